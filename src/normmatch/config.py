@@ -1,6 +1,77 @@
 """Every setting of NormMatch as frozen dataclasses, and the presets. Field comments become the command line's help."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+from normmatch.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network. The defaults are the preset `small`."""
+
+    backbone: str = "vit_small_patch14_dinov2"
+    """a timm model by name (ViT, Swin, SwinV2, ConvNeXt, ResNet), or vgg16"""
+    backbone_weights: str = "hub"
+    """where the backbone starts from: hub, random, or the path of a safetensors file"""
+    backbone_layers: tuple[int, int] = (8, 11)
+    """the two feature maps: blocks of a ViT, stages of the others, counted from 0; layers of vgg16's features"""
+    image_size: int = 378
+    """side of the square that images are resized to; a multiple of a ViT's patch"""
+    dim: int = 648
+    """D, the width of everything after the backbone"""
+    num_layers: int = 4
+    """L, the number of two-stream layers"""
+    num_heads: int = 12
+    """attention heads; they divide D"""
+    mlp_ratio: int = 4
+    """hidden width of the MLP, in multiples of D"""
+    transformer: Literal["normalized", "vanilla"] = "normalized"
+    """normalized is the paper's; vanilla is its ablation, a pre-norm transformer"""
+    shared_streams: bool = True
+    """one set of weights for both images; this makes matching symmetric"""
+    drop_path: float = 0.0
+    """probability of skipping a residual step of an image, in training"""
+    spline_kernel: int = 5
+    """knots of the B-spline kernel along each axis"""
+    sinkhorn_epsilon: float = 0.035
+    """temperature of the Sinkhorn iteration"""
+    sinkhorn_rounds: int = 27
+    """rounds of the Sinkhorn iteration"""
+
+    def __post_init__(self) -> None:
+        for name in ("image_size", "dim", "num_layers", "num_heads", "mlp_ratio", "sinkhorn_rounds"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"model.{name} is {value!r}, expected a whole number of at least 1")
+        if self.dim % self.num_heads:
+            raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
+        if self.spline_kernel < 2:
+            raise ConfigError(f"model.spline_kernel is {self.spline_kernel}, expected at least 2")
+        if not 0 <= self.drop_path < 1:
+            raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
+        if not self.sinkhorn_epsilon > 0:
+            raise ConfigError(f"model.sinkhorn_epsilon is {self.sinkhorn_epsilon}, expected a positive number")
+        if self.transformer not in ("normalized", "vanilla"):
+            raise ConfigError(f"model.transformer is {self.transformer!r}, expected 'normalized' or 'vanilla'")
+        if len(self.backbone_layers) != 2 or list(self.backbone_layers) != sorted(set(self.backbone_layers)):
+            raise ConfigError(f"model.backbone_layers is {self.backbone_layers}, expected two rising layer numbers")
+
+
+PRESETS: dict[str, ModelConfig] = {
+    "small": ModelConfig(),
+    "vgg16": ModelConfig(backbone="vgg16", backbone_layers=(20, 25), image_size=256),
+    "paper": ModelConfig(
+        backbone="swinv2_base_window12to24_192to384", backbone_layers=(2, 3), image_size=384, shared_streams=False
+    ),
+    "paper-large": ModelConfig(
+        backbone="swinv2_large_window12to24_192to384", backbone_layers=(2, 3), image_size=384, shared_streams=False
+    ),
+    "tiny": ModelConfig(
+        backbone="test_convnext", backbone_weights="random", backbone_layers=(1, 3), image_size=96,
+        dim=48, num_layers=2, num_heads=4, mlp_ratio=2,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

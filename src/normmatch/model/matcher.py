@@ -1,0 +1,257 @@
+"""NormMatch: two images and their keypoints in, correspondences out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normmatch import pretrained
+from normmatch.config import ModelConfig
+from normmatch.errors import InputError
+from normmatch.model.assignment import best_matches, log_sinkhorn
+from normmatch.model.backbone import Backbone, Features
+from normmatch.model.graph import delaunay_batch, pseudo_coordinates
+from normmatch.model.sampling import node_features
+from normmatch.model.spline import SplineCNN
+from normmatch.model.transformer import TwoStreamTransformer, norm
+
+OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie
+
+
+class MatchingHead(nn.Module):
+    """Everything after the backbone: tensors in, tensors out, so that it compiles and exports whole.
+
+    Both images have the same number N of (padded) points.
+    """
+
+    def __init__(self, config: ModelConfig, channels: int, global_channels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.spline = SplineCNN(channels, config.dim, config.spline_kernel)
+        self.global_token = nn.Linear(global_channels, config.dim)
+        self.transformer = TwoStreamTransformer(
+            config.dim,
+            config.num_layers,
+            config.num_heads,
+            config.mlp_ratio,
+            normalized=config.transformer == "normalized",
+            shared_streams=config.shared_streams,
+            drop_path=config.drop_path,
+        )
+
+    def describe(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Unit descriptors of all keypoints after each layer, and the cosine similarity of the last ones."""
+        keypoints = torch.cat([points["keypoints0"], points["keypoints1"]])  # (2B, N, 2)
+        mask = torch.cat([points["mask0"], points["mask1"]])  # (2B, N)
+        adjacency = torch.cat([points["adjacency0"], points["adjacency1"]])  # (2B, N, N)
+
+        nodes = torch.cat([
+            node_features(features0.maps, points["keypoints0"], features0.size),
+            node_features(features1.maps, points["keypoints1"], features1.size),
+        ])  # (2B, N, C)  # fmt: skip
+        nodes = self.spline(nodes, pseudo_coordinates(keypoints, adjacency), adjacency)  # (2B, N, D)
+        token = self.global_token(torch.cat([features0.pooled, features1.pooled])).unsqueeze(1)  # (2B, 1, D)
+        tokens = norm(torch.cat([token, nodes], 1))  # (2B, 1 + N, D)
+        layers = torch.stack(self.transformer(tokens, F.pad(mask, (1, 0), value=True)))  # (L, 2B, 1 + N, D)
+        layers0, layers1 = layers[:, :, 1:].chunk(2, 1)  # (L, B, N, D) each
+
+        valid = points["mask0"].unsqueeze(2) & points["mask1"].unsqueeze(1)  # (B, N, N)
+        similarity = (layers0[-1] @ layers1[-1].mT).masked_fill(~valid, 0.0)
+        return {"layers0": layers0, "layers1": layers1, "similarity": similarity}
+
+    def forward(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+        """`describe`, then the Sinkhorn assignment and the best match of every point."""
+        output = self.describe(features0, features1, points)
+        log_assignment = log_sinkhorn(
+            output["similarity"].float(),
+            points["mask0"],
+            points["mask1"],
+            self.config.sinkhorn_epsilon,
+            self.config.sinkhorn_rounds,
+        )
+        matches0, scores0 = best_matches(log_assignment)
+        matches1, scores1 = best_matches(log_assignment.mT)
+        return {
+            "descriptors0": output["layers0"][-1],
+            "descriptors1": output["layers1"][-1],
+            "similarity": output["similarity"],
+            "log_assignment": log_assignment,
+            "matches0": matches0,
+            "matches1": matches1,
+            "matching_scores0": scores0,
+            "matching_scores1": scores1,
+        }
+
+
+class NormMatch(nn.Module):
+    """The Normalized Matching Transformer.
+
+    Args:
+        config: see ModelConfig; `PRESETS` has the named ones.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = Backbone(
+            config.backbone, config.backbone_layers, config.image_size, weights=config.backbone_weights
+        )
+        self.head = MatchingHead(config, sum(self.backbone.channels), self.backbone.global_channels)
+
+    def encode(self, image: Tensor) -> Features:
+        """What the network sees in images (B, 3, H, W) in [0, 1]; reusable for any keypoints and any partner."""
+        return self.backbone(image)
+
+    def forward(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Match the keypoints of B image pairs.
+
+        Args:
+            data: a mapping with
+                image0, image1: (B, 3, H, W) float in [0, 1]; or features0, features1 from `encode` in their place
+                keypoints0 (B, M, 2), keypoints1 (B, N, 2): xy in pixels of the image as given
+                mask0 (B, M), mask1 (B, N): bool, True for real points; optional, all are real without it
+                adjacency0 (B, M, M), adjacency1 (B, N, N): bool; optional, the Delaunay graph without it
+
+        Returns:
+            A dict with
+                matches0 (B, M), matches1 (B, N): index of the best point in the other image, -1 for padding
+                matching_scores0 (B, M), matching_scores1 (B, N): its assignment in [0, 1]
+                similarity (B, M, N): cosine, 0 for padding
+                log_assignment (B, M, N): after Sinkhorn, -inf for padding
+                descriptors0 (B, M, D), descriptors1 (B, N, D): unit vectors
+        """
+        check(data)
+        return self.match(data)
+
+    def match(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
+        """`forward` without the checks of its input."""
+        m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
+        output = self.head(*self._features(data), equal_points(data))
+        for key in ("matches0", "matching_scores0", "descriptors0", "similarity", "log_assignment"):
+            output[key] = output[key][:, :m]
+        for key in ("matches1", "matching_scores1", "descriptors1"):
+            output[key] = output[key][:, :n]
+        for key in ("similarity", "log_assignment"):
+            output[key] = output[key][:, :, :n]
+        return output
+
+    def describe(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What the losses need, see `MatchingHead.describe`; takes what `forward` takes, without its checks."""
+        return self.head.describe(*self._features(data), equal_points(data))
+
+    def _features(self, data: Mapping[str, Any]) -> tuple[Features, Features]:
+        if "features0" in data or "features1" in data:
+            return (
+                data["features0"] if "features0" in data else self.encode(data["image0"]),
+                data["features1"] if "features1" in data else self.encode(data["image1"]),
+            )
+        image0, image1 = data["image0"], data["image1"]
+        if image0.shape != image1.shape:
+            return self.encode(image0), self.encode(image1)
+        both = self.encode(torch.cat([image0, image1]))  # one pass is faster than two
+        maps0, maps1 = zip(*(m.chunk(2) for m in both.maps), strict=True)
+        pooled0, pooled1 = both.pooled.chunk(2)
+        return Features(maps0, pooled0, both.size), Features(maps1, pooled1, both.size)
+
+    def normalize_weights(self) -> None:
+        """Put the transformer's matrices back on the sphere: to be called after every optimiser step."""
+        self.head.transformer.normalize_weights()
+
+    def save_pretrained(self, path: str | Path, half: bool = False) -> Path:
+        """Write weights and config to `path`, a .safetensors file or a folder; `half` makes the file half as large."""
+        path = Path(path)
+        file = path if path.suffix == ".safetensors" else path / pretrained.FILE_NAME
+        state = self.state_dict()
+        pretrained.save_weights(file, pretrained.half(state) if half else state, self.config)
+        return file
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path) -> Self:
+        """A model in evaluation mode from a folder, a file, a bundled name, or owner/name on a hub."""
+        file = pretrained.find(name)
+        config = pretrained.read_config(file)
+        model = cls(replace(config, backbone_weights="random"))  # the file holds the backbone too
+        pretrained.load_weights(model, file)
+        model.config = config
+        return model.eval()
+
+
+def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Keypoints, masks and graphs of both images, padded to the larger number of points."""
+    n = max(data["keypoints0"].shape[1], data["keypoints1"].shape[1])
+    points = {}
+    for i in "01":
+        keypoints = data[f"keypoints{i}"]
+        mask = data.get(f"mask{i}")
+        if mask is None:
+            mask = torch.ones(keypoints.shape[:2], dtype=torch.bool, device=keypoints.device)
+        adjacency = data.get(f"adjacency{i}")
+        if adjacency is None:
+            adjacency = delaunay_batch(keypoints, mask)
+        more = n - keypoints.shape[1]
+        keypoints = keypoints.masked_fill(~mask.unsqueeze(2), 0.0)  # padding may hold anything
+        points[f"keypoints{i}"] = F.pad(keypoints, (0, 0, 0, more))  # (B, N, 2)
+        points[f"mask{i}"] = F.pad(mask, (0, more))  # (B, N)
+        points[f"adjacency{i}"] = F.pad(adjacency, (0, more, 0, more))  # (B, N, N)
+    return points
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Refuse what cannot be matched with one sentence that names the argument."""
+    sizes = []
+    for i in "01":
+        batch, size = _check_view(data, i)
+        _check_points(data, i, batch, size)
+        sizes.append(batch)
+    if sizes[0] != sizes[1]:
+        raise InputError(f"image0 holds {sizes[0]} images and image1 {sizes[1]}, expected the same number")
+
+
+def _check_view(data: Mapping[str, Any], i: str) -> tuple[int, tuple[int, int]]:
+    """Batch size and image size of image i."""
+    if f"features{i}" in data:
+        features = data[f"features{i}"]
+        return features.pooled.shape[0], features.size
+    image = data.get(f"image{i}")
+    if not isinstance(image, Tensor) or image.ndim != 4 or image.shape[1] != 3 or 0 in image.shape:
+        raise InputError(f"image{i} is {_describe(image)}, expected a float tensor (B, 3, H, W) with values in [0, 1]")
+    if not image.is_floating_point():
+        raise InputError(f"image{i} has dtype {image.dtype}, expected floats in [0, 1] (divide bytes by 255)")
+    low, high = image.aminmax()
+    if not (low >= -1e-3 and high <= 1 + 1e-3):  # also true for NaN
+        raise InputError(f"image{i} has values from {low:.3g} to {high:.3g}, expected finite values in [0, 1]")
+    return image.shape[0], (image.shape[2], image.shape[3])
+
+
+def _check_points(data: Mapping[str, Any], i: str, batch: int, size: tuple[int, int]) -> None:
+    keypoints, mask, adjacency = (data.get(f"{name}{i}") for name in ("keypoints", "mask", "adjacency"))
+    if not isinstance(keypoints, Tensor) or keypoints.ndim != 3 or keypoints.shape[2] != 2:
+        raise InputError(f"keypoints{i} is {_describe(keypoints)}, expected a float tensor ({batch}, N, 2)")
+    if keypoints.shape[0] != batch:
+        raise InputError(f"keypoints{i} is for {keypoints.shape[0]} images, but there are {batch}")
+    if keypoints.shape[1] == 0:
+        raise InputError(f"keypoints{i} is empty, expected at least one point")
+    if not keypoints.is_floating_point():
+        raise InputError(f"keypoints{i} has dtype {keypoints.dtype}, expected floats")
+    n = keypoints.shape[1]
+    for name, value, shape in (("mask", mask, (batch, n)), ("adjacency", adjacency, (batch, n, n))):
+        if value is not None and (not isinstance(value, Tensor) or value.dtype != torch.bool or value.shape != shape):
+            raise InputError(f"{name}{i} is {_describe(value)}, expected a bool tensor {shape}")
+    valid = keypoints if mask is None else keypoints[mask]
+    if not valid.isfinite().all():
+        raise InputError(f"keypoints{i} has NaN or infinite coordinates, expected finite pixels")
+    limit = keypoints.new_tensor((size[1], size[0]))
+    if ((valid < -OUTSIDE * limit) | (valid > (1 + OUTSIDE) * limit)).any():
+        raise InputError(
+            f"keypoints{i} has points far outside the image, expected xy within {size[1]} x {size[0]} pixels"
+        )
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor {tuple(value.shape)}"
+    return "missing" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,28 @@
+"""Reading feature maps at keypoints. This file owns the one coordinate convention.
+
+x points right, y points down, and the centre of the first pixel is at 0.5: the image spans [0, W] x [0, H]. So resizing
+by s maps x to s * x, mirroring maps x to W - x, and a coordinate means the same place in the image and in every feature
+map after division by the size. `grid_sample(align_corners=False)` agrees with it.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Tensor:
+    """Features (B, N, C) of a map (B, C, h, w) at keypoints (B, N, 2), given in pixels of an image of size (H, W).
+
+    Bilinear between the centres of the map's cells; outside of them the border is repeated.
+    """
+    height, width = size
+    grid = 2 * keypoints / keypoints.new_tensor((width, height)) - 1  # [0, W] x [0, H] -> [-1, 1] x [-1, 1]
+    features = F.grid_sample(
+        feature_map, grid.unsqueeze(2).to(feature_map.dtype), padding_mode="border", align_corners=False
+    )  # (B, C, N, 1)
+    return features.squeeze(3).mT  # (B, N, C)
+
+
+def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
+    """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
+    return torch.cat([sample(F.normalize(m, dim=1), keypoints, size) for m in maps], dim=-1)

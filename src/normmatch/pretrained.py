@@ -1,0 +1,109 @@
+"""Where weights come from, and how they are kept: safetensors files that carry their config, on disk or on a hub."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from normmatch.config import ModelConfig
+from normmatch.errors import ConfigError, WeightsError
+
+FILE_NAME = "model.safetensors"
+BUNDLED = Path(__file__).parent / "weights"
+
+
+def find(name: str | Path) -> Path:
+    """The weights file that a name stands for: a file, a folder that holds one, a bundled name, or a name on a hub."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        if (path / FILE_NAME).is_file():
+            return path / FILE_NAME
+        raise WeightsError(f"folder {path} holds no {FILE_NAME}; expected what save_pretrained wrote")
+    bundled = BUNDLED / f"{name}.safetensors"
+    if bundled.is_file():
+        return bundled
+    known = ", ".join(sorted(p.stem for p in BUNDLED.glob("*.safetensors"))) or "none yet"
+    if path.suffix or str(name).count("/") != 1:
+        raise WeightsError(
+            f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
+        )
+    try:
+        return Path(hf_hub_download(str(name), FILE_NAME))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise WeightsError(
+            f"weights {name} could not be had from the hub ({first_line(error)}), and no such folder exists"
+        ) from error
+
+
+def save_weights(path: Path, state: Mapping[str, Tensor], config: ModelConfig) -> None:
+    """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder."""
+    values = asdict(config)
+    values["backbone_weights"] = Path(config.backbone_weights).name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata={"config": json.dumps(values)})
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_config(path: Path) -> ModelConfig:
+    """The config that a weights file carries."""
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get("config")
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
+    if text is None:
+        raise WeightsError(f"weights file {path} carries no config; expected one that save_pretrained wrote")
+    try:
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
+        unknown = sorted(values.keys() - {f.name for f in fields(ModelConfig)})
+        if unknown:
+            raise ConfigError(f"it has the unknown setting {unknown[0]}")
+        return ModelConfig(**values)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Load a safetensors file into a module; every tensor must be there and fit."""
+    if not path.is_file():
+        raise WeightsError(f"weights file {path} does not exist; expected a safetensors file")
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
+    expected = module.state_dict()
+    misshapen = {k for k in expected.keys() & state.keys() if expected[k].shape != state[k].shape}
+    complaints = {
+        "lacks": expected.keys() - state.keys(),
+        "has the unknown tensor": state.keys() - expected.keys(),
+        "has another shape for": misshapen,
+    }
+    for complaint, keys in complaints.items():
+        if keys:
+            raise WeightsError(
+                f"weights file {path} does not fit the model: it {complaint} {min(keys)} (of {len(keys)})"
+            )
+    module.load_state_dict(state)
+
+
+def half(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state in half precision, for files half the size."""
+    return {k: v.to(torch.float16) if v.is_floating_point() else v for k, v in state.items()}
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
