@@ -13,7 +13,7 @@ from normmatch import pretrained
 from normmatch.config import ModelConfig
 from normmatch.errors import InputError
 from normmatch.model.assignment import best_matches, log_sinkhorn
-from normmatch.model.backbone import Backbone, Features
+from normmatch.model.backbone import Features, make_backbone
 from normmatch.model.graph import delaunay_batch, pseudo_coordinates
 from normmatch.model.sampling import node_features
 from normmatch.model.spline import SplineCNN
@@ -97,8 +97,8 @@ class NormMatch(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.backbone = Backbone(
-            config.backbone, config.backbone_layers, config.image_size, weights=config.backbone_weights
+        self.backbone = make_backbone(
+            config.backbone, config.backbone_layers, config.image_size, config.backbone_weights
         )
         self.head = MatchingHead(config, sum(self.backbone.channels), self.backbone.global_channels)
 
