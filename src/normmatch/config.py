@@ -1,9 +1,12 @@
 """Every setting of NormMatch as frozen dataclasses, and the presets. Field comments become the command line's help."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from normmatch.errors import ConfigError
+
+DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 
 
 @dataclass(frozen=True)
@@ -102,3 +105,109 @@ class AugmentConfig:
     """probability of erasing a rectangle; erased keypoints leave both images"""
     cover_area: tuple[float, float] = (0.02, 0.2)
     """range of the share of the image that cutmix or erasing covers"""
+
+    def __post_init__(self) -> None:
+        for name in ("affine", "photometric", "flip", "mixup", "cutmix", "erase"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected a probability from 0 to 1")
+        for name, largest in (("rotation", 180.0), ("shift", 1.0), ("gain", 1.0)):
+            if not 0 <= getattr(self, name) <= largest:
+                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected 0 to {largest:g}")
+        for name, most in (("scale", 10.0), ("mixup_share", 1.0), ("cover_area", 1.0)):
+            low, high = getattr(self, name)
+            if not 0 < low <= high <= most:
+                raise ConfigError(f"augment.{name} is {low} to {high}, expected a range above 0 and up to {most:g}")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to train and validate on."""
+
+    name: DatasetName = "pascal-voc"
+    """which dataset"""
+    root: Path = Path("data")
+    """the folder that holds it"""
+    protocol: str = "nmt"
+    """nmt, bbgm or thinkmatch: see `normmatch.data.protocols`"""
+    sampling: Literal["intersection", "inclusion", "all"] = "intersection"
+    """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
+    workers: int = 4
+    """processes that prepare batches; 0 prepares them in the training process"""
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The training losses; the switches are the paper's ablations."""
+
+    temperature: float = 0.1
+    """where InfoNCE's temperature starts"""
+    learn_temperature: bool = True
+    """whether it is learned"""
+    layer_loss: bool = True
+    """the layer-wise hyperspherical loss"""
+    contrastive: bool = True
+    """InfoNCE and hyperspherical losses; False replaces them by plain cross-entropy"""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run."""
+
+    out: Path
+    """folder of the run: checkpoints, logs, the final model"""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    steps: int = 3000
+    """length of the run and of its schedule"""
+    batch_size: int = 64
+    """pairs a step"""
+    lr: float = 7e-4
+    """learning rate of everything after the backbone"""
+    backbone_lr: float = 4e-5
+    """learning rate of the backbone; 0 freezes it"""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's momenta"""
+    weight_decay: float = 0.0
+    """of the backbone's matrices; the head's are kept in place by their normalisation"""
+    warmup: int = 200
+    """steps in which the learning rate rises"""
+    clip: float = 5.0
+    """largest norm of the head's gradient; 0 does not clip"""
+    average: float = 0.99
+    """decay of the running average of the weights, which is what is evaluated and kept"""
+    seed: int = 0
+    """of everything random"""
+    precision: Literal["bf16-mixed", "32-true"] = "bf16-mixed"
+    """arithmetic of the forward pass; the weights are always float32"""
+    compile: bool = True
+    """compile the network; pays from a few hundred steps on"""
+    accelerator: str = "auto"
+    """auto, cpu, cuda or mps"""
+    devices: int = 1
+    """how many of them"""
+    validate_every: int = 500
+    """steps between validations; the last step is always followed by one"""
+    validation_pairs: int = 100
+    """pairs a class in a validation"""
+    save_every: int = 500
+    """steps between checkpoints"""
+    keep: int = 2
+    """how many checkpoints are kept"""
+    minutes: float = 0.0
+    """stop after so many minutes with a checkpoint to resume from; 0 does not stop"""
+    resume: bool = False
+    """continue the run in `out` exactly where its last checkpoint stands"""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "validate_every", "validation_pairs", "save_every", "keep", "devices"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
+        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
+        if not 0 <= self.average < 1:
+            raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
+        if self.batch_size % self.devices:
+            raise ConfigError(f"batch_size is {self.batch_size}, expected a multiple of the {self.devices} devices")

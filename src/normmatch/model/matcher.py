@@ -106,6 +106,15 @@ class NormMatch(nn.Module):
         """What the network sees in images (B, 3, H, W) in [0, 1]; reusable for any keypoints and any partner."""
         return self.backbone(image)
 
+    def encode_pair(self, image0: Tensor, image1: Tensor) -> tuple[Features, Features]:
+        """`encode` of both images, in one pass where their sizes allow it."""
+        if image0.shape != image1.shape:
+            return self.encode(image0), self.encode(image1)
+        both = self.encode(torch.cat([image0, image1]))
+        (first0, first1), (second0, second1) = (m.chunk(2) for m in both.maps)
+        pooled0, pooled1 = both.pooled.chunk(2)
+        return Features((first0, second0), pooled0, both.size), Features((first1, second1), pooled1, both.size)
+
     def forward(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """Match the keypoints of B image pairs.
 
@@ -149,13 +158,7 @@ class NormMatch(nn.Module):
                 data["features0"] if "features0" in data else self.encode(data["image0"]),
                 data["features1"] if "features1" in data else self.encode(data["image1"]),
             )
-        image0, image1 = data["image0"], data["image1"]
-        if image0.shape != image1.shape:
-            return self.encode(image0), self.encode(image1)
-        both = self.encode(torch.cat([image0, image1]))  # one pass is faster than two
-        maps0, maps1 = zip(*(m.chunk(2) for m in both.maps), strict=True)
-        pooled0, pooled1 = both.pooled.chunk(2)
-        return Features(maps0, pooled0, both.size), Features(maps1, pooled1, both.size)
+        return self.encode_pair(data["image0"], data["image1"])
 
     def normalize_weights(self) -> None:
         """Put the transformer's matrices back on the sphere: to be called after every optimiser step."""

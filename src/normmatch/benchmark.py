@@ -1,0 +1,40 @@
+"""How fast each part is, measured the way it is used."""
+
+import time
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from normmatch.config import AugmentConfig
+from normmatch.data.batches import TrainBatches
+from normmatch.data.pairs import PreparedSplit
+
+
+def bench_data(
+    split: PreparedSplit,
+    batch_size: int = 64,
+    workers: int = 2,
+    seconds: float = 10.0,
+    augment: AugmentConfig | None = None,
+    with_images: bool = False,
+) -> float:
+    """Pairs per second of the loader as training uses it: sampling, augmentation plan, Delaunay, collate, transport.
+
+    The first batches, while the workers start, are not counted.
+    """
+    batches = TrainBatches(split, batch_size, seed=0, augment=augment or AugmentConfig(), with_images=with_images)
+    loader: DataLoader[dict[str, Tensor]] = DataLoader(
+        batches,  # type: ignore[arg-type]  # any object with __getitem__ serves: the sampler gives the numbers
+        batch_size=None,
+        sampler=range(10**9),
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        prefetch_factor=4 if workers else None,
+    )
+    warmup, count, start = 4 * max(workers, 1), 0, 0.0
+    for count, _ in enumerate(loader):
+        if count == warmup:
+            start = time.perf_counter()
+        elif count > warmup and time.perf_counter() - start > seconds:
+            break
+    return (count - warmup) * batch_size / (time.perf_counter() - start)

@@ -1,0 +1,84 @@
+"""HPatches: sequences of one flat scene, seen from other sides (`v_*`) or in other light (`i_*`).
+
+    root/hpatches-sequences-release/<sequence>/{1..6}.ppm, H_1_2 .. H_1_6
+
+Image 1 has keypoints on a grid, image k those of their true projections that lie inside it.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from normmatch.data.homography import grid_points, project, projected_object
+from normmatch.data.layout import find_folder, image_files, upright_size
+from normmatch.data.pairs import AnnotatedObject, Dataset, Split
+from normmatch.errors import ConfigError, DataError
+
+LABELS = {"v_": "viewpoint", "i_": "illumination"}
+FEWEST_INSIDE = 2  # a pair with fewer points is no matching problem
+
+# The files' homographies count pixels from 0 with integers at the centres; here centres are at +0.5.
+TO_CENTRES = np.array([[1.0, 0.0, -0.5], [0.0, 1.0, -0.5], [0.0, 0.0, 1.0]])
+FROM_CENTRES = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+
+
+def load(root: Path, grid: int = 8) -> Dataset:
+    """Read HPatches as one split `test`: pairs (1, k) of each sequence, the class `viewpoint` or `illumination`.
+
+    Args:
+        root: the folder that the archive was unpacked into, or hpatches-sequences-release itself.
+        grid: keypoints a side of the grid on image 1.
+    """
+    if grid < 2:
+        raise ConfigError(f"grid is {grid}; expected at least 2 keypoints a side.")
+    top = find_folder(Path(root), ("hpatches-sequences-release", ".", "hpatches"), "[vi]_*")
+    skipped: Counter[str] = Counter()
+    objects: list[AnnotatedObject] = []
+    pairs = []
+    for folder in sorted(top.glob("[vi]_*")):
+        sequence = _read_sequence(folder, grid, skipped) if folder.is_dir() else []
+        first = len(objects)
+        pairs += [[first, first + i] for i in range(1, len(sequence))]
+        objects += sequence
+    if not pairs:
+        raise DataError(f"{top} has no sequence with a first image, another one and its homography ({dict(skipped)}).")
+    return Dataset("hpatches", "nmt", {"test": Split(tuple(objects), np.array(pairs, dtype=np.int64))}, skipped)
+
+
+def read_homography(path: Path) -> np.ndarray | None:
+    """(3, 3) homography for pixels with centres at +0.5, or None where the file is missing or has no such matrix."""
+    try:
+        homography = np.loadtxt(path)  # (3, 3)
+    except (OSError, ValueError):
+        return None
+    if homography.shape != (3, 3) or not np.isfinite(homography).all() or np.linalg.det(homography) == 0:
+        return None
+    return FROM_CENTRES @ (homography / homography[2, 2]) @ TO_CENTRES
+
+
+def _read_sequence(folder: Path, grid: int, skipped: Counter[str]) -> list[AnnotatedObject]:
+    """Image 1 with the grid, then the other images with the grid's projections; empty without a usable image 1."""
+    files = image_files(folder)
+    images = {path.stem: path for path in files}
+    if len(files) > len(images):
+        skipped["images of a name that is there already"] += len(files) - len(images)
+    label = LABELS[folder.name[:2]]
+    size = upright_size(images["1"]) if "1" in images else None
+    if size is None:
+        skipped["sequences without a readable image 1"] += 1
+        return []
+    points = grid_points(size, grid)  # (grid * grid, 2)
+    sequence = [projected_object(images["1"], label, size, points)]
+    for number in map(str, range(2, 7)):
+        size = upright_size(images[number]) if number in images else None
+        homography = read_homography(folder / f"H_1_{number}")
+        if size is None or homography is None:
+            skipped["images that are missing or broken" if size is None else "images without their homography"] += 1
+            continue
+        obj = projected_object(images[number], label, size, project(homography, points))
+        if len(obj.names) < FEWEST_INSIDE:
+            skipped[f"images with fewer than {FEWEST_INSIDE} keypoints inside"] += 1
+        else:
+            sequence.append(obj)
+    return sequence if len(sequence) > 1 else []

@@ -1,0 +1,255 @@
+"""Training: setup, then one visible loop of steps, validations and checkpoints.
+
+Everything random is a function of (seed, step): the batch is (see `TrainBatches`), and the generators are seeded anew
+at every step. So a run that is stopped and resumed ends with the same weights as one that never stopped.
+"""
+
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from lightning.fabric import Fabric
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import DataLoader
+
+from normmatch import checkpoint
+from normmatch.config import LossConfig, TrainConfig
+from normmatch.data.batches import ImageBank, TrainBatches, batch_images
+from normmatch.data.pairs import PreparedSplit, sample_pair_list
+from normmatch.errors import ConfigError
+from normmatch.evaluate import predict
+from normmatch.losses import MatchingLoss
+from normmatch.metrics import mean_accuracy
+from normmatch.model.backbone import Features
+from normmatch.model.matcher import NormMatch
+
+VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
+
+
+class TrainStep(nn.Module):
+    """A batch in, losses and accuracy out: the part that is compiled and distributed."""
+
+    def __init__(self, model: NormMatch, loss: LossConfig) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = MatchingLoss(loss.temperature, loss.learn_temperature, loss.layer_loss, loss.contrastive)
+
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        features0, features1 = self.model.encode_pair(batch["image0"], batch["image1"])
+        points = {key: value for key, value in batch.items() if not key.startswith("image")}
+        return self.losses(features0, features1, points)
+
+    def losses(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+        output = self.model.head.describe(features0, features1, points)
+        losses = self.loss(output, points)
+        with torch.no_grad():  # by plain arg-max: Sinkhorn is for evaluation
+            similarity = output["similarity"].masked_fill(~points["mask1"].unsqueeze(1), -2.0)
+            known = points["matches0"] >= 0
+            right = known & (similarity.argmax(2) == points["matches0"])
+            accuracy = right.sum() / known.sum().clamp_min(1)
+        return {**losses, "accuracy": accuracy}
+
+    def compile(self) -> None:  # type: ignore[override]
+        """Compile the head with the losses as one graph, and a ViT's blocks as one that all of them share."""
+        self.losses = torch.compile(self.losses, dynamic=False)  # type: ignore[method-assign]
+        for part in getattr(self.model.backbone.net, "blocks", [self.model.backbone.net]):
+            part.compile(dynamic=False)
+
+
+class Trainer:
+    """The state of a run: network, average, optimiser, position."""
+
+    def __init__(self, config: TrainConfig, splits: dict[str, PreparedSplit]) -> None:
+        self.config, self.splits = config, splits
+        self.fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)
+        self.fabric.launch()
+        torch.manual_seed(config.seed)
+        torch.set_float32_matmul_precision("high")
+        module = TrainStep(NormMatch(config.model), config.loss)
+        self.optimizer = make_optimizer(module, config, fused=self.fabric.device.type == "cuda")
+        self.head_parameters = [p for p in module.model.head.parameters() if p.requires_grad]
+        self.model = module.model
+        if config.compile:
+            module.compile()
+        self.module, self.optimizer = self.fabric.setup(module, self.optimizer)
+        self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
+        self.step = 0
+        self.seconds = 0.0  # of training, over all resumptions
+        most = max(len(item.names) for item in splits["train"].objects)
+        self.points = -(-most // 8) * 8  # one shape for all batches, so that nothing is compiled twice
+        self.bank = ImageBank(splits["train"].images, self.fabric.device)
+        self.validation = sample_pair_list(
+            splits["val"], config.data.name, config.validation_pairs, seed=VALIDATION_SEED, strict=False
+        )
+
+    def fit(self) -> None:
+        """Train up to the last step, or until the time is up."""
+        config, started, before = self.config, time.monotonic(), self.seconds
+        loader = self._loader()
+        with _progress() as progress:
+            bar = progress.add_task("training", total=config.steps, completed=self.step, note="")
+            for batch in loader:
+                logs = self._train_step(batch)
+                self.step += 1
+                self.seconds = before + time.monotonic() - started
+                if self.step % 20 == 0 or self.step == config.steps:
+                    note = self._log(logs)
+                    progress.update(bar, completed=self.step, note=note)
+                last = self.step == config.steps
+                late = bool(config.minutes) and time.monotonic() - started > 60 * config.minutes
+                if self.step % config.validate_every == 0 or last:
+                    progress.console.print(self._validate())
+                if self.step % config.save_every == 0 or last or late:
+                    self.save()
+                if late:
+                    progress.console.print(f"time is up at step {self.step}; --resume continues")
+                    break
+
+    def _loader(self) -> DataLoader:
+        batches = TrainBatches(
+            self.splits["train"],
+            self.config.batch_size,
+            self.config.seed,
+            self.config.data.sampling,
+            self.config.augment,
+            points=self.points,
+        )
+        workers = self.config.data.workers
+        return DataLoader(
+            batches,
+            batch_size=None,
+            sampler=range(self.step, self.config.steps),
+            num_workers=workers,
+            pin_memory=self.fabric.device.type == "cuda",
+            prefetch_factor=8 if workers else None,
+        )
+
+    def _train_step(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        torch.manual_seed(self.config.seed * 1_000_003 + self.step)
+        self.module.train()
+        batch = {key: value.to(self.fabric.device, non_blocking=True) for key, value in batch.items()}
+        image0, image1 = batch_images(batch, self.bank)
+        kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index"))}
+        factor = schedule(self.step, self.config)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * factor
+        logs = self.module({**kept, "image0": image0, "image1": image1})
+        self.fabric.backward(logs["loss"])
+        if self.config.clip:
+            logs["gradient"] = nn.utils.clip_grad_norm_(self.head_parameters, self.config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.model.normalize_weights()
+        self.average.update_parameters(self.model)
+        return {key: value.detach() for key, value in logs.items()}
+
+    def averaged(self) -> NormMatch:
+        """The averaged network, its matrices back on the sphere."""
+        model = cast(NormMatch, self.average.module)
+        model.normalize_weights()
+        return model.eval()
+
+    def _log(self, logs: dict[str, Tensor]) -> str:
+        """Write a line to the log, and say it in short. Reading the numbers waits for the device: not every step."""
+        values = {key: float(value) for key, value in logs.items()}
+        if not math.isfinite(values["loss"]):
+            raise ConfigError(f"the loss is {values['loss']} at step {self.step}; try a smaller lr")
+        rate = self.step * self.config.batch_size / self.seconds
+        self._write({"step": self.step, "seconds": self.seconds, "pairs_per_second": rate, **values})
+        return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {rate:.0f} pairs/s"
+
+    def _validate(self) -> str:
+        by_class = predict(self.averaged(), self.splits["val"], self.validation, progress=False).accuracy()
+        mean = mean_accuracy(by_class)
+        self._write({"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class})
+        return f"step {self.step}: validation accuracy {100 * mean:.2f}"
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with (self.config.out / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def save(self) -> None:
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "config": json.loads(to_json(self.config)),
+            "module": self.module.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        checkpoint.save(self.config.out / f"step-{self.step:07d}.safetensors", state, self.config.keep)
+
+    def restore(self, path: Path) -> None:
+        state = checkpoint.load(path)
+        saved, ours = state["config"], json.loads(to_json(self.config))
+        for key in ("model", "data", "augment", "loss", "steps", "batch_size", "seed", "lr", "backbone_lr"):
+            if saved[key] != ours[key]:
+                raise ConfigError(f"the run in {path.parent} was started with another {key}; resume it as it was")
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.module.load_state_dict(state["module"])
+        self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch.optim.Optimizer:
+    """AdamW with a rate for the backbone and one for the rest; each group knows its peak rate."""
+    backbone = list(module.model.backbone.parameters())
+    for parameter in backbone:
+        parameter.requires_grad_(config.backbone_lr > 0)
+    rest = [*module.model.head.parameters(), *module.loss.parameters()]
+    groups = [
+        {"params": [p for p in rest if p.requires_grad], "peak": config.lr, "weight_decay": 0.0},
+        {
+            "params": [p for p in backbone if p.requires_grad],
+            "peak": config.backbone_lr,
+            "weight_decay": config.weight_decay,
+        },
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
+
+
+def schedule(step: int, config: TrainConfig) -> float:
+    """The share of the peak rate at a step: a linear rise, then half a cosine down to zero."""
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def to_json(config: TrainConfig) -> str:
+    return json.dumps(asdict(config), default=str, indent=2)
+
+
+def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
+    """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average."""
+    last = checkpoint.latest(config.out)
+    if last and not config.resume:
+        raise ConfigError(f"{config.out} holds another run; give --resume to continue it, or another --out")
+    config.out.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(config, splits)
+    if last:
+        trainer.restore(last)
+    else:
+        (config.out / "config.json").write_text(to_json(config), encoding="utf-8")
+    trainer.fit()
+    model = trainer.averaged()
+    if trainer.step == config.steps:
+        model.save_pretrained(config.out)
+    return model
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
