@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -68,7 +69,7 @@ def read_config(path: Path) -> ModelConfig:
     if text is None:
         raise WeightsError(f"weights file {path} carries no config; expected one that save_pretrained wrote")
     try:
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
         unknown = sorted(values.keys() - {f.name for f in fields(ModelConfig)})
         if unknown:
             raise ConfigError(f"it has the unknown setting {unknown[0]}")

@@ -1,0 +1,153 @@
+"""The command line. Each command is a function: its signature is its options, its docstring their help."""
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional, arg, subcommand
+
+from normmatch import __version__
+from normmatch.data.catalog import DatasetName, ProtocolName, open_dataset, prepared_folder
+from normmatch.data.protocols import get_protocol
+from normmatch.errors import DataError, NormMatchError
+
+# Options that may be left out; without this their help reads "{None}|PATH ... (default: None)".
+Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
+File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Root = Annotated[Path, arg(metavar="DIR")]
+
+
+def data_download(
+    name: Positional[DatasetName], root: Root, archives: Folder = None, count: int = 250, seed: int = 0
+) -> None:
+    """Download a dataset, check it and unpack it.
+
+    A download that breaks off goes on where it stopped when the command is given again.
+
+    Args:
+        name: the dataset; synthetic is drawn, not downloaded
+        root: the folder to put it into
+        archives: a folder with archives that you already have; nothing is downloaded then
+        count: synthetic only, how many training figures of each class are drawn
+        seed: synthetic only, fixes the figures
+    """
+    if name == "folder":
+        raise DataError(
+            f"There is nothing to download for your own data: put the images and a CSV or JSON into {root}."
+        )
+    if name == "synthetic":
+        from normmatch.data import synthetic
+
+        synthetic.write(root, count, get_protocol("nmt").size, seed)
+        print(f"{name} is drawn in {root}")
+        return
+    from normmatch.data.download import install
+
+    files = install(name, root, archives)
+    print(f"{name} is in {root}, unpacked from {', '.join(file.name for file in files)}")
+
+
+def data_prepare(
+    name: Positional[DatasetName],
+    root: Root,
+    archives: Folder = None,
+    protocol: ProtocolName = "nmt",
+    size: Number = None,
+    workers: Number = None,
+) -> None:
+    """Decode, crop and resize every object once, into a cache that training and evaluation read.
+
+    The cache goes to ROOT/prepared. If the command is interrupted, the next one goes on where it stopped.
+
+    Args:
+        name: the dataset
+        root: the folder that it lies in
+        archives: unpack the dataset from the archives in this folder first
+        protocol: the rules to read the annotations by
+        size: side of the square images in pixels; the protocol's if not given
+        workers: number of processes; one for each core if not given
+    """
+    from normmatch.data.cache import prepare
+
+    _unpack_first(name, root, archives)
+    dataset = open_dataset(name, root, protocol)
+    folder = prepared_folder(name, root, protocol, size)
+    report = prepare(dataset, folder, size or get_protocol(protocol).size, workers, strict=name == "folder")
+    print(f"{report.objects:,} objects are in {folder} ({len(report.skipped):,} skipped, {report.seconds:.0f} s)")
+
+
+def data_check(
+    name: Positional[DatasetName],
+    root: Root,
+    archives: Folder = None,
+    protocol: ProtocolName = "nmt",
+    out: File = None,
+) -> None:
+    """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
+
+    Args:
+        name: the dataset
+        root: the folder that it lies in
+        archives: unpack the dataset from the archives in this folder first
+        protocol: the rules to read the annotations by
+        out: the PNG to draw; NAME-check.png in the current folder if not given
+    """
+    from normmatch.data.check import contact_sheet, print_summary, summarize
+
+    _unpack_first(name, root, archives)
+    dataset = open_dataset(name, root, protocol)
+    print_summary(summarize(dataset, get_protocol(protocol).fewest_shared))
+    out = out or Path(f"{name}-check.png")
+    contact_sheet(dataset, out)
+    print(f"the contact sheet is {out}")
+
+
+def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
+    if archives is not None:
+        from normmatch.data.download import install
+
+        install(name, root, archives)
+
+
+DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
+DataCommand = (
+    Annotated[Any, subcommand("download", constructor=data_download)]
+    | Annotated[Any, subcommand("prepare", constructor=data_prepare)]
+    | Annotated[Any, subcommand("check", constructor=data_check)]
+)
+Command = (
+    Annotated[
+        Any,
+        subcommand("data", constructor_factory=lambda: DataCommand, description="Get, prepare and look at datasets."),
+    ]
+    | Annotated[None, tyro.conf.Suppress]
+)  # a union needs two; drop this one when there is a second command
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line; what a user can mend ends in one red line and exit code 2, never in a stack trace."""
+    args = sys.argv[1:] if args is None else list(args)
+    if args == ["--version"]:
+        print(f"normmatch {__version__}")
+        return
+    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: console.print(str(message), style="yellow")
+            tyro.cli(Command, prog="normmatch", description=DESCRIPTION, args=args)
+        sys.stdout.flush()
+    except NormMatchError as error:
+        console.print(str(error), style="red")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print("interrupted", style="red")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

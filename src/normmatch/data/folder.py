@@ -1,0 +1,311 @@
+"""A user's own data: a folder of images and one annotation file, a CSV or a COCO-keypoints JSON.
+
+    image,class,name,x,y            one row a keypoint; optional columns: xmin,ymin,width,height (the object's box),
+    cats/tom.jpg,cat,nose,120,88    object (tells several objects of an image apart), split (train, val or test)
+
+Images are named relative to the folder, or to its subfolder `images`. Coordinates are used as given: x right, y down,
+in pixels of the image as a viewer shows it (EXIF rotation applied), the centre of the first pixel at 0.5. Tools that
+write COCO files do not agree whether it is at 0 or 0.5; nothing is added here. What cannot be used is an error with its
+line, except COCO annotations without a labelled keypoint, which are counted.
+"""
+
+import csv
+import io
+import json
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normmatch.data.pairs import AnnotatedObject, Box, Dataset, Split
+from normmatch.data.pascal_voc import hold_out
+from normmatch.errors import ConfigError, DataError
+
+MAX_BYTES = 512 << 20  # of the annotation file; COCO's own, with 150,000 persons, has 230 MB
+MAX_COORDINATE = 1e6  # pixels; no image is larger
+COLUMNS = ("image", "class", "name", "x", "y")
+BOX_COLUMNS = ("xmin", "ymin", "width", "height")
+SPLITS = ("train", "val", "test")
+
+
+@dataclass
+class _Draft:
+    """An object while its annotation is read."""
+
+    where: str  # file and line, or file and annotation id: every message starts with it
+    image: Path
+    label: str
+    split: str
+    box: Box | None
+    points: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def load(root: Path, val_share: float = 0.2, seed: int = 0) -> Dataset:
+    """Read a folder of the user's.
+
+    Where no object is marked `val`, a share of the training images of each class becomes that split.
+
+    Args:
+        root: the folder with the images and one annotation file.
+        val_share: share of the training objects that becomes the split `val`; 0 makes none.
+        seed: fixes which ones.
+    """
+    root = Path(root)
+    if not 0 <= val_share < 1:
+        raise ConfigError(f"val_share is {val_share}; expected at least 0 and less than 1.")
+    skipped: Counter[str] = Counter()
+    path = _annotation_file(root)
+    drafts = list(_read_csv(path) if path.suffix.lower() == ".csv" else _read_coco(path, skipped))
+    _check_classes(path, drafts)
+    objects: dict[str, tuple[AnnotatedObject, ...]] = {
+        split: tuple(_finished(draft) for draft in drafts if draft.split == split) for split in SPLITS
+    }
+    if val_share > 0 and objects["train"] and not objects["val"]:
+        objects["train"], objects["val"] = hold_out(objects["train"], val_share, seed)
+    return Dataset("folder", "nmt", {name: Split(items) for name, items in objects.items() if items}, skipped)
+
+
+def _annotation_file(root: Path) -> Path:
+    """The one CSV or JSON file of the folder."""
+    if not root.is_dir():
+        raise DataError(f"{root} is not a folder: expected one with images and a CSV or COCO-keypoints JSON file.")
+    files = sorted(path for path in root.iterdir() if path.suffix.lower() in (".csv", ".json") and path.is_file())
+    if len(files) != 1:
+        found = "several (" + ", ".join(path.name for path in files) + ")" if files else "none"
+        raise DataError(f"{root} must hold one annotation file, a .csv or a COCO-keypoints .json; found {found}.")
+    return files[0]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise DataError(
+                f"{path} has {size >> 20} MiB; expected an annotation file of {MAX_BYTES >> 20} MiB at most."
+            )
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path} line {line} is not UTF-8 text: save the file as UTF-8.") from error
+
+
+# ---- CSV ----
+
+
+def _read_csv(path: Path) -> list[_Draft]:
+    """One object for each image, or for each image and `object`."""
+    images = _Images(path.parent)
+    drafts: dict[tuple[Path, str], _Draft] = {}
+    for where, row in _rows(path):
+        image, name = images.find(where, _text(where, row, "image")), _text(where, row, "name")
+        new = _Draft(
+            where, image, _text(where, row, "class"), _split(where, row.get("split", "train")), _box(where, row)
+        )
+        draft = drafts.setdefault((image, row.get("object", "")), new)
+        if (new.label, new.box, new.split) != (draft.label, draft.box, draft.split) or name in draft.points:
+            what = f"a second {name!r}" if name in draft.points else "another class, box or split"
+            raise DataError(
+                f"{where}: {what} in the object that begins at {draft.where}; "
+                "several objects of an image need a column `object` that tells them apart."
+            )
+        draft.points[name] = _number(where, "x", row["x"]), _number(where, "y", row["y"])
+    return list(drafts.values())
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The lines of the file with their places, each with a value for every column."""
+    reader = csv.DictReader(io.StringIO(_read_text(path), newline=""), strict=True)
+    try:
+        header = [column.strip() for column in reader.fieldnames or ()]
+        boxed = set(BOX_COLUMNS) & set(header)
+        known = set(COLUMNS) <= set(header) <= {*COLUMNS, *BOX_COLUMNS, "object", "split"}
+        if not known or len(set(header)) < len(header) or len(boxed) not in (0, 4):
+            raise DataError(
+                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(COLUMNS)}, "
+                f"and if you like {','.join(BOX_COLUMNS)} (all four), object and split."
+            )
+        reader.fieldnames = header
+        for row in reader:
+            where = f"{path.name} line {reader.line_num}"
+            if None in row or None in row.values():
+                raise DataError(f"{where}: there are more or fewer values than the {len(header)} columns.")
+            yield where, {column: value.strip() for column, value in row.items()}
+    except csv.Error as error:
+        raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error
+
+
+def _text(where: str, row: dict[str, str], column: str) -> str:
+    if not row[column]:
+        raise DataError(f"{where}: the value of `{column}` is empty.")
+    return row[column]
+
+
+def _box(where: str, row: dict[str, str]) -> Box | None:
+    values = [row.get(column, "") for column in BOX_COLUMNS]
+    return _checked_box(where, values) if any(values) else None
+
+
+# ---- COCO ----
+
+
+def _read_coco(path: Path, skipped: Counter[str]) -> list[_Draft]:
+    """One object for each annotation with a labelled keypoint (v > 0)."""
+    try:
+        content = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of absurdly many digits
+        raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
+    images, categories, annotations = (_list(path, content, key) for key in ("images", "categories", "annotations"))
+    found, files, classes = _Images(path.parent), _by_id(path, "image", images), _by_id(path, "category", categories)
+    drafts = []
+    for number, annotation in enumerate(annotations):
+        where = f"{path.name} annotation {annotation.get('id', f'number {number}')}"
+        image, category = _lookup(files, annotation.get("image_id")), _lookup(classes, annotation.get("category_id"))
+        if image is None or category is None:
+            raise DataError(f"{where}: its image_id or category_id is not in the file's images or categories.")
+        points = _coco_points(where, annotation.get("keypoints") or [], category.get("keypoints") or [])
+        if not points:
+            skipped["annotation without a labelled keypoint"] += 1
+            continue
+        if not (isinstance(image.get("file_name"), str) and isinstance(category.get("name"), str)):
+            raise DataError(f"{where}: its image needs a `file_name` and its category a `name`.")
+        split, bbox = _split(where, image.get("split", "train")), annotation.get("bbox")
+        box = None if bbox is None else _checked_box(where, bbox)
+        drafts.append(_Draft(where, found.find(where, image["file_name"]), category["name"], split, box, points))
+    return drafts
+
+
+def _list(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
+    items = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise DataError(f"{path} is not a COCO-keypoints file: expected lists of images, annotations and categories.")
+    return items
+
+
+def _by_id(path: Path, kind: str, items: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
+    found: dict[Any, dict[str, Any]] = {}
+    for item in items:
+        key = item.get("id")
+        if not isinstance(key, int | str) or key in found:
+            raise DataError(f"{path}: the {kind} id {key!r} is missing, used twice or no number.")
+        found[key] = item
+    return found
+
+
+def _lookup(items: dict[Any, dict[str, Any]], key: Any) -> dict[str, Any] | None:
+    return items.get(key) if isinstance(key, int | str) else None
+
+
+def _coco_points(where: str, values: Any, names: Any) -> dict[str, tuple[float, float]]:
+    """[x, y, v, x, y, v, ...] by the category's names, without those of v = 0."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise DataError(f"{where}: the keypoints of its category must be a list of different names.")
+    if not isinstance(values, list) or len(values) not in (0, 3 * len(names)):
+        raise DataError(f"{where}: `keypoints` must hold x, y, v for each of the {len(names)} names of its category.")
+    triples = list(zip(names, values[0::3], values[1::3], values[2::3], strict=False))
+    if any(v not in (0, 1, 2) for *_, v in triples):
+        raise DataError(f"{where}: the visibility v of a keypoint is not 0 (not labelled), 1 (hidden) or 2 (visible).")
+    return {name: (_number(where, name, x), _number(where, name, y)) for name, x, y, v in triples if v}
+
+
+# ---- both ----
+
+
+class _Images:
+    """Finds images by name, each once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.known: dict[str, Path] = {}
+
+    def find(self, where: str, name: str) -> Path:
+        if name not in self.known:
+            candidates = (self.root / name, self.root / "images" / name)
+            path = next((path for path in candidates if os.path.isfile(path)), None)
+            if path is None:
+                raise DataError(f"{where}: there is no image {name!r} in {self.root} or its subfolder images.")
+            self.known[name] = path
+        return self.known[name]
+
+
+def _number(where: str, what: str, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= MAX_COORDINATE:  # also when it is not a number
+        raise DataError(f"{where}: {value!r} is no pixel coordinate (of {what}); expected a finite number.")
+    return number
+
+
+def _checked_box(where: str, values: Any) -> Box:
+    if not isinstance(values, list) or len(values) != 4:
+        raise DataError(f"{where}: the box must be xmin, ymin, width and height.")
+    x, y, width, height = (_number(where, name, value) for name, value in zip(BOX_COLUMNS, values, strict=True))
+    if width <= 0 or height <= 0:
+        raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
+    return x, y, width, height
+
+
+def _split(where: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in SPLITS:
+        raise DataError(f"{where}: the split is {value!r}; expected one of {', '.join(SPLITS)}.")
+    return value
+
+
+def _finished(draft: _Draft) -> AnnotatedObject:
+    xy = np.array(list(draft.points.values()), dtype=np.float32)  # (K, 2)
+    return AnnotatedObject(draft.image, draft.label, tuple(draft.points), xy, draft.box)
+
+
+def _check_classes(path: Path, drafts: list[_Draft]) -> None:
+    """Whether every image has one split, and every class objects that can be matched."""
+    if not drafts:
+        raise DataError(f"{path} has no annotated keypoint.")
+    splits: dict[Path, str] = {}
+    classes: dict[str, list[_Draft]] = {}
+    for draft in drafts:
+        classes.setdefault(draft.label, []).append(draft)
+        if splits.setdefault(draft.image, draft.split) != draft.split:
+            raise DataError(
+                f"{draft.where}: {draft.image.name} is in {splits[draft.image]} as well; expected one split."
+            )
+    for label, group in classes.items():
+        if len(group) < 2:
+            raise DataError(f"{group[0].where}: this is the only object of the class {label!r}; expected at least 2.")
+        _check_names(label, group)
+        if not _share_two(group):
+            raise DataError(f"{path}: no two objects of the class {label!r} have two keypoint names in common.")
+
+
+def _check_names(label: str, group: list[_Draft]) -> None:
+    """Names that are in one object only: an error where the object has no others, else a warning, for it may be so."""
+    counts = Counter(name for draft in group for name in draft.points)
+    for draft in group:
+        lonely = [name for name in draft.points if counts[name] == 1]
+        if not lonely:
+            continue
+        sentence = f"{draft.where}: no other object of the class {label!r} has a keypoint {lonely[0]!r}"
+        if len(lonely) == len(draft.points):
+            raise DataError(f"{sentence}, nor any other name of this object, so it can never be matched.")
+        warnings.warn(f"{sentence}, so it can never be matched; is the name right?", stacklevel=2)
+
+
+def _share_two(group: Iterable[_Draft]) -> bool:
+    seen: set[tuple[str, str]] = set()
+    for draft in group:
+        pairs = set(combinations(sorted(draft.points), 2))
+        if seen & pairs:
+            return True
+        seen |= pairs
+    return False

@@ -1,0 +1,101 @@
+"""Reading images: any common file becomes an upright RGB array, or one sentence says why it cannot."""
+
+import stat
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from normmatch.errors import InputError
+
+MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
+EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
+
+
+def read_image(path: Path | str) -> np.ndarray:
+    """Read an image file as (H, W, 3) uint8 RGB, upright (EXIF orientation applied), the first frame of an animation.
+
+    Grey, palette and CMYK images are converted, 16-bit ones scaled to 8 bits, transparency is laid on white.
+
+    Raises:
+        InputError: missing, not an image, cut off, damaged, or larger than MAX_PIXELS; the sentence names the file.
+    """
+    path = Path(path)
+    _check_file(path)
+    # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(path) as image:
+                _check_header(image, path)
+                return rgb_array(ImageOps.exif_transpose(image))
+        except InputError:
+            raise
+        except UnidentifiedImageError:
+            raise InputError(f"{path} is not a readable image; expected {EXPECTED}.") from None
+        except Image.DecompressionBombError:
+            raise InputError(f"{path} has more than the {MAX_PIXELS:,} pixels that can be read.") from None
+        except PermissionError:
+            raise InputError(f"{path} cannot be opened: permission denied.") from None
+        except (
+            Exception
+        ) as error:  # the decoders raise whatever they stumble on: OSError, SyntaxError, struct.error ...
+            reason = str(error).rstrip(".") or type(error).__name__
+            raise InputError(f"{path} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
+
+
+def rgb_array(image: Image.Image) -> np.ndarray:
+    """Convert a Pillow image of any mode to (H, W, 3) uint8 RGB: deep greys scaled, transparency laid on white."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        grey = _to_8_bits(np.asarray(image))  # (H, W)
+        return np.repeat(grey[:, :, None], 3, axis=2)  # (H, W, 3)
+    if image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        image = Image.new("RGB", image.size, "white")
+        image.paste(rgba, mask=rgba.getchannel("A"))
+    return np.array(image.convert("RGB"))  # (H, W, 3)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"The image {path} does not exist.") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"The image {str(path)!r} cannot be opened: {reason}.") from None
+    if stat.S_ISDIR(info.st_mode):
+        raise InputError(f"{path} is a folder; expected an image file.")
+    if not stat.S_ISREG(info.st_mode):  # reading a pipe or a device may never end
+        raise InputError(f"{path} is not a regular file; expected an image file.")
+    if info.st_size == 0:
+        raise InputError(f"The image {path} is empty (0 bytes).")
+
+
+def _check_header(image: Image.Image, path: Path) -> None:
+    """Refuse by format and size, which are known before any pixel is decoded."""
+    if image.format not in FORMATS:  # some of Pillow's other formats start external programs
+        raise InputError(f"{path} is a {image.format} file; expected {EXPECTED}.")
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{path} has {width} x {height} pixels, more than the {MAX_PIXELS:,} that can be read; make it smaller."
+        )
+    if width * height == 0:
+        raise InputError(f"{path} has {width} x {height} pixels; expected at least one.")
+
+
+def _to_8_bits(values: np.ndarray) -> np.ndarray:
+    """Scale deep greys to uint8: 16 bits by their top byte, floats in [0, 1] by 255, anything else from min to max."""
+    if values.dtype.kind == "u":
+        return (values >> 8).astype(np.uint8)
+    finite = np.isfinite(values)
+    low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
+    full = 65535.0 if values.dtype.kind == "i" else 1.0  # Pillow gives 16-bit PGM as 32-bit integers
+    if low >= 0 and high <= full:
+        low, high = 0.0, full
+    scale = 255 / ((high - low) or 1.0)
+    scaled = np.where(finite, values, low).astype(np.float32) * scale - low * scale
+    return np.rint(scaled.clip(0, 255)).astype(np.uint8)

@@ -1,0 +1,295 @@
+"""Pictures of images, keypoints, matches and similarities, as matplotlib figures without any global state.
+
+    figure = plot_images([image0, image1])
+    plot_matches(figure, keypoints0, keypoints1, matches0, scores)
+    save_plot(figure, "matches.png")
+
+Images are (H, W, 3) uint8 or (3, H, W) floats in [0, 1]; everything may be a numpy array or a torch tensor. The axes
+have pixel centres at +0.5, so keypoints are drawn as they are. matplotlib comes with `pip install "normmatch[viz]"`.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from normmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = np.ndarray | torch.Tensor
+
+RIGHT, WRONG, UNMATCHED = "#12a150", "#e5243b", "#8a8f98"
+POINT = "#1f8fff"
+COLORMAP = "viridis"
+ROW_HEIGHT, MAX_WIDTH, GAP, STRIP = 4.2, 14.0, 0.12, 0.5  # inches; the strip below holds the colour bar or the legend
+FORMATS = (".png", ".jpg", ".jpeg", ".webp", ".pdf", ".svg")
+
+
+def plot_images(images: Sequence[Array], titles: Sequence[str] | None = None) -> "Figure":
+    """Show images side by side at one height."""
+    arrays = [_image(image, f"image {index}") for index, image in enumerate(images)]
+    if not arrays:
+        raise InputError("There is no image to plot; expected at least one.")
+    _check_count("titles", titles, len(arrays), "images")
+    aspects = [array.shape[1] / array.shape[0] for array in arrays]
+    gaps = GAP * (len(arrays) - 1)
+    row = min(ROW_HEIGHT, (MAX_WIDTH - gaps) / sum(aspects))
+    head = 0.35 if titles else 0.05
+    width, height = row * sum(aspects) + gaps, head + row + STRIP
+    figure = _new_figure(width, height)
+    left = 0.0
+    for index, (array, aspect) in enumerate(zip(arrays, aspects, strict=True)):
+        place = (left / width, STRIP / height, row * aspect / width, row / height)
+        _add_panel(figure, array, place, titles[index] if titles else "")
+        left += row * aspect + GAP
+    return figure
+
+
+def plot_keypoints(
+    figure: "Figure",
+    keypoints: Sequence[Array],
+    names: Sequence[Sequence[str]] | None = None,
+    colors: Sequence[Any] | None = None,
+) -> None:
+    """Mark the keypoints (N, 2) of every image; `colors` is one colour, or a list of N, for each image."""
+    panels = _panels(figure, len(keypoints))
+    _check_count("names", names, len(keypoints), "images")
+    _check_count("colors", colors, len(keypoints), "images")
+    for index, axes in enumerate(panels):
+        points = _points(keypoints[index], f"keypoints of image {index}")
+        _dots(axes, points, POINT if colors is None else colors[index])
+        if names is not None:
+            _check_count(f"names of image {index}", names[index], len(points), "keypoints")
+            _labels(axes, points, names[index], left=index == 0 and len(panels) > 1)
+
+
+def plot_matches(
+    figure: "Figure",
+    keypoints0: Array,
+    keypoints1: Array,
+    matches0: Array,
+    scores: Array | None = None,
+    truth: Array | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Join the matched keypoints of the two images of a figure.
+
+    Args:
+        figure: from `plot_images` with two images.
+        keypoints0: (M, 2) in pixels of the first image.
+        keypoints1: (N, 2) in pixels of the second.
+        matches0: (M,) index into keypoints1, -1 where a keypoint is unmatched.
+        scores: (M,) in [0, 1]; they colour the lines where the truth is not known.
+        truth: (M,) as matches0; right matches become green, wrong ones red and dashed.
+        names: M names of keypoints0; a keypoint of the second image gets the name that it is matched with.
+    """
+    from matplotlib.patches import ConnectionPatch
+    from matplotlib.patheffects import withStroke
+
+    left, right = _panels(figure, 2)
+    points0, points1 = _points(keypoints0, "keypoints0"), _points(keypoints1, "keypoints1")
+    matches = _indices(matches0, "matches0", len(points0), len(points1))
+    _check_count("names", names, len(points0), "keypoints")
+    colors, dashed = _line_colors(figure, matches, scores, truth, len(points1))
+    matched = np.flatnonzero(matches >= 0)
+    _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
+    owner = {int(matches[i]): colors[i] for i in matched}
+    _dots(right, points1, [owner.get(j, UNMATCHED) for j in range(len(points1))])
+    width = 2.2 * _fineness(len(points0))
+    for i in matched.tolist():
+        line = ConnectionPatch(
+            points0[i], points1[matches[i]], "data", "data", axesA=left, axesB=right, gid=f"match {i}"
+        )
+        line.set(color=colors[i], linewidth=width, linestyle=(0, (4, 2)) if dashed[i] else "-", zorder=1)
+        line.set_path_effects([withStroke(linewidth=1.7 * width, foreground="white", alpha=0.5)])
+        figure.add_artist(line)
+    if names is not None:
+        _labels(left, points0, names, left=True)
+        _labels(right, points1[matches[matched]], [names[i] for i in matched.tolist()], left=False)
+
+
+def plot_similarity(
+    similarity: Array, names0: Sequence[str] | None = None, names1: Sequence[str] | None = None
+) -> "Figure":
+    """Show a similarity (M, N) as a heat map, with a ring around the largest of each row."""
+    values = _numpy(similarity)
+    if values.ndim != 2 or 0 in values.shape or not np.isfinite(values).all():
+        raise InputError(f"similarity has the shape {values.shape}; expected (M, N), finite and not empty.")
+    rows, columns = values.shape
+    _check_count("names0", names0, rows, "rows")
+    _check_count("names1", names1, columns, "columns")
+    cell = float(np.clip(8 / max(rows, columns), 0.16, 0.5))  # inches
+    figure = _new_figure(max(cell * columns, 1.5), max(cell * rows, 1.5))
+    axes = figure.add_axes((0, 0, 1, 1))
+    shown = axes.imshow(values, cmap=COLORMAP, aspect="auto", interpolation="nearest")
+    size = float(np.clip(28 * cell, 4.5, 9.5))
+    axes.set_yticks(range(rows), names0 or [str(i) for i in range(rows)], fontsize=size)
+    axes.set_xticks(range(columns), names1 or [str(i) for i in range(columns)], fontsize=size, rotation=90)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.scatter(values.argmax(axis=1), range(rows), s=(25 * cell) ** 2, facecolors="none", edgecolors=WRONG)
+    bar = figure.colorbar(shown, cax=figure.add_axes((1.03, 0, 0.15 / figure.get_figwidth(), 1)))
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
+    """Write the figure without empty borders, whole or not at all; the ending of `path` chooses the format."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(FORMATS)}.")
+    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{suffix}")
+    try:
+        figure.savefig(partial, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
+        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(f"The picture {path} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+# ---- what the functions above share ----
+
+
+def _new_figure(width: float, height: float) -> "Figure":
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError('Pictures need matplotlib: install it with `pip install "normmatch[viz]"`.') from error
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _add_panel(figure: "Figure", image: np.ndarray, place: tuple[float, float, float, float], title: str) -> None:
+    """Add axes for an image, and clear ones over them for its dots and names: lines come between the two."""
+    height, width = image.shape[:2]
+    below, above = figure.add_axes(place, zorder=0), figure.add_axes(place, zorder=2, gid="marks")
+    below.imshow(image, extent=(0, width, height, 0), aspect="auto", interpolation="bicubic")
+    below.set_title(title, fontsize=11, pad=6)
+    above.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    for axes in (below, above):
+        axes.set_axis_off()
+
+
+def _numpy(values: Array) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+
+
+def _image(image: Array, what: str) -> np.ndarray:
+    """The image as (H, W, 3), uint8 or float in [0, 1]."""
+    array = _numpy(image)
+    if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3:
+        array = array.transpose(1, 2, 0)  # (H, W, 3)
+    known = array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
+    if array.ndim != 3 or array.shape[2] != 3 or array.size == 0 or not known:
+        raise InputError(
+            f"{what} has the shape {array.shape} and type {array.dtype}; expected (H, W, 3) uint8 or (3, H, W) floats."
+        )
+    return array if array.dtype == np.uint8 else np.clip(array.astype(np.float32), 0, 1)
+
+
+def _points(keypoints: Array, what: str) -> np.ndarray:
+    points = np.asarray(_numpy(keypoints), dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
+        raise InputError(f"{what} has the shape {points.shape}; expected (N, 2) with finite coordinates.")
+    return points
+
+
+def _indices(values: Array, what: str, count: int, limit: int) -> np.ndarray:
+    """Checked matches (count,), each -1 or an index below `limit`."""
+    indices = _numpy(values)
+    if indices.shape != (count,) or not np.issubdtype(indices.dtype, np.integer):
+        raise InputError(f"{what} has the shape {indices.shape} and type {indices.dtype}; expected {count} integers.")
+    if count and (indices.min() < -1 or indices.max() >= limit):
+        raise InputError(f"{what} has values from {indices.min()} to {indices.max()}; expected -1 to {limit - 1}.")
+    return indices
+
+
+def _check_count(what: str, values: Sequence[Any] | None, count: int, of: str) -> None:
+    if values is not None and len(values) != count:
+        raise InputError(f"There are {len(values)} {what} for {count} {of}; expected as many.")
+
+
+def _panels(figure: "Figure", count: int) -> "list[Axes]":
+    panels = [axes for axes in figure.axes if axes.get_gid() == "marks"]
+    if len(panels) != count:
+        raise InputError(f"The figure shows {len(panels)} images; expected {count}.")
+    return panels
+
+
+def _fineness(count: int) -> float:
+    """1 for a few points, less for many: 60 lines as thick as 3 would hide the images."""
+    return float(np.clip((10 / max(count, 1)) ** 0.5, 0.3, 1.0))
+
+
+def _dots(axes: "Axes", points: np.ndarray, color: Any) -> None:
+    fine = _fineness(len(points))
+    axes.scatter(
+        points[:, 0], points[:, 1], s=52 * fine**1.5, c=color, edgecolors="white", linewidths=1.3 * fine, zorder=6
+    )
+
+
+def _labels(axes: "Axes", points: np.ndarray, names: Sequence[str], left: bool) -> None:
+    """Write names beside their points, on the side that the lines do not go to."""
+    from matplotlib.patheffects import withStroke
+
+    size = max(9.0 * _fineness(len(points)), 4.0)
+    halo = [withStroke(linewidth=size / 4, foreground="white")]
+    for point, name in zip(points, names, strict=True):
+        text = axes.annotate(name, point, (-0.6 * size if left else 0.6 * size, 0.3 * size), textcoords="offset points")
+        text.set(fontsize=size, ha="right" if left else "left", va="center", path_effects=halo, zorder=6)
+
+
+def _line_colors(
+    figure: "Figure", matches: np.ndarray, scores: Array | None, truth: Array | None, limit: int
+) -> tuple[list[Any], np.ndarray]:
+    """The colour of each match and whether it is known to be wrong; explains the colours below the images."""
+    if truth is not None:
+        right = matches == _indices(truth, "truth", len(matches), limit)
+        matched = matches >= 0
+        _legend(figure, int((right & matched).sum()), int((~right & matched).sum()), int((~matched).sum()))
+        return [RIGHT if good else WRONG for good in right], ~right
+    if scores is None:
+        return [POINT] * len(matches), np.zeros(len(matches), dtype=bool)
+    values = np.asarray(_numpy(scores), dtype=np.float64)
+    if values.shape != matches.shape or not ((values >= 0) & (values <= 1)).all():
+        raise InputError(f"scores has the shape {values.shape}; expected {len(matches)} values from 0 to 1.")
+    return list(_color_bar(figure)(values)), np.zeros(len(matches), dtype=bool)
+
+
+def _color_bar(figure: "Figure") -> Any:
+    """Draw a small bar from 0 to 1 below the images; return its colour map."""
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+
+    height = figure.get_figheight()
+    bar = figure.colorbar(
+        ScalarMappable(cmap=colormaps[COLORMAP]),
+        cax=figure.add_axes((0.4, 0.27 / height, 0.2, 0.1 / height)),
+        orientation="horizontal",
+        ticks=[0, 0.5, 1],
+    )
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(labelsize=8, length=2, pad=2)
+    bar.ax.set_ylabel("score", rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
+    return colormaps[COLORMAP]
+
+
+def _legend(figure: "Figure", right: int, wrong: int, unmatched: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=RIGHT, lw=2.2, label=f"{right} right")]
+    handles.append(Line2D([], [], color=WRONG, lw=2.2, ls=(0, (4, 2)), label=f"{wrong} wrong"))
+    if unmatched:
+        handles.append(Line2D([], [], color=UNMATCHED, lw=0, marker="o", label=f"{unmatched} unmatched"))
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=10)
