@@ -61,7 +61,7 @@ def _run_pool(
 def _start_worker() -> None:
     """Leave Ctrl-C, which reaches every process of a terminal, to the parent; and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    #threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _exit_with_parent() -> None:
