@@ -1,8 +1,21 @@
 """NormMatch: semantic keypoint matching with the Normalized Matching Transformer."""
 
+from typing import TYPE_CHECKING, Any
+
 from normmatch.config import PRESETS, ModelConfig
 from normmatch.errors import NormMatchError
-from normmatch.model.matcher import NormMatch
+
+if TYPE_CHECKING:
+    from normmatch.model.matcher import NormMatch
 
 __all__ = ["PRESETS", "ModelConfig", "NormMatch", "NormMatchError", "__version__"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Load torch only when the network is asked for, so that `normmatch --help` answers at once."""
+    if name == "NormMatch":
+        from normmatch.model.matcher import NormMatch
+
+        return NormMatch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,14 +5,14 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg, subcommand
 
 from normmatch import __version__
-from normmatch.data.catalog import DatasetName, ProtocolName, open_dataset, prepared_folder
+from normmatch.config import PRESETS, DatasetName, ProtocolName, TrainConfig
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import DataError, NormMatchError
 
@@ -74,6 +74,7 @@ def data_prepare(
         workers: number of processes; one for each core if not given
     """
     from normmatch.data.cache import prepare
+    from normmatch.data.catalog import open_dataset, prepared_folder
 
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
@@ -98,6 +99,7 @@ def data_check(
         protocol: the rules to read the annotations by
         out: the PNG to draw; NAME-check.png in the current folder if not given
     """
+    from normmatch.data.catalog import open_dataset
     from normmatch.data.check import contact_sheet, print_summary, summarize
 
     _unpack_first(name, root, archives)
@@ -115,19 +117,95 @@ def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
         install(name, root, archives)
 
 
+def quickstart(out: Root = Path("demo"), steps: int = 500) -> None:
+    """Train a tiny network on drawn figures for about a minute, and show what it has learned.
+
+    Args:
+        out: the folder for the trained network and a picture; an earlier quickstart in it is replaced
+        steps: length of the training
+    """
+    from normmatch.quickstart import quickstart as run
+
+    run(out, steps)
+
+
+def bench_data(
+    name: Positional[DatasetName],
+    root: Root,
+    protocol: ProtocolName = "nmt",
+    size: Number = None,
+    batch_size: int = 64,
+    workers: int = 2,
+    seconds: float = 10.0,
+) -> None:
+    """Measure how many augmented training pairs a second the loader delivers from a prepared dataset.
+
+    Args:
+        name: the dataset
+        root: the folder that it lies in
+        protocol: the rules that it was prepared by
+        size: the size that it was prepared for; the protocol's if not given
+        batch_size: pairs a batch
+        workers: loader processes
+        seconds: how long to measure
+    """
+    from normmatch.benchmark import bench_data as run
+    from normmatch.config import AugmentConfig
+    from normmatch.data.cache import load_prepared
+    from normmatch.data.catalog import prepared_folder
+
+    split = load_prepared(prepared_folder(name, root, protocol, size))["train"]
+    for with_images in (False, True):
+        rate = run(split, batch_size, workers, seconds, AugmentConfig(), with_images=with_images)
+        pixels = "in each batch" if with_images else "on the device"
+        print(f"{rate:,.0f} pairs/s with {workers} workers, the pixels {pixels}")
+
+
+def run_training(config: TrainConfig) -> None:
+    """Train; the dataset is prepared first where that has not been done."""
+    from normmatch.data.cache import load_prepared, prepare
+    from normmatch.data.catalog import open_dataset, prepared_folder
+    from normmatch.train import train
+
+    data, size = config.data, config.model.image_size
+    dataset = open_dataset(data.name, data.root, data.protocol)
+    folder = prepared_folder(data.name, data.root, data.protocol, size)
+    prepare(dataset, folder, size, strict=data.name == "folder")  # does nothing where it is done already
+    train(config, load_prepared(folder, dataset, size))
+
+
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
 DataCommand = (
     Annotated[Any, subcommand("download", constructor=data_download)]
     | Annotated[Any, subcommand("prepare", constructor=data_prepare)]
     | Annotated[Any, subcommand("check", constructor=data_check)]
 )
-Command = (
-    Annotated[
-        Any,
-        subcommand("data", constructor_factory=lambda: DataCommand, description="Get, prepare and look at datasets."),
-    ]
-    | Annotated[None, tyro.conf.Suppress]
-)  # a union needs two; drop this one when there is a second command
+BenchCommand = Annotated[Any, subcommand("data", constructor=bench_data)] | Annotated[None, tyro.conf.Suppress]
+TrainCommand: Any = Union[  # noqa: UP007 - one command for each preset, with its values as the defaults
+    tuple(
+        Annotated[
+            TrainConfig,
+            subcommand(
+                name,
+                default=TrainConfig(out=tyro.MISSING, model=model),
+                description=f"{model.backbone} at {model.image_size} px.",
+            ),
+        ]
+        for name, model in PRESETS.items()
+    )
+]
+
+
+def _group(name: str, commands: Any, description: str) -> Any:
+    return Annotated[Any, subcommand(name, constructor_factory=lambda: commands, description=description)]
+
+
+Command: Any = Union[  # noqa: UP007 - the parts are made by calls
+    _group("data", DataCommand, "Get, prepare and look at datasets."),
+    _group("train", TrainCommand, "Train a network, starting from one of the presets."),
+    _group("bench", BenchCommand, "Measure speed."),
+    Annotated[Any, subcommand("quickstart", constructor=quickstart)],
+]
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -140,7 +218,9 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: console.print(str(message), style="yellow")
-            tyro.cli(Command, prog="normmatch", description=DESCRIPTION, args=args)
+            result = tyro.cli(Command, prog="normmatch", description=DESCRIPTION, args=args)
+            if isinstance(result, TrainConfig):
+                run_training(result)
         sys.stdout.flush()
     except NormMatchError as error:
         console.print(str(error), style="red")

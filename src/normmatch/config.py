@@ -7,6 +7,7 @@ from typing import Literal
 from normmatch.errors import ConfigError
 
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
+ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,16 @@ class ModelConfig:
                 raise ConfigError(f"model.{name} is {value!r}, expected a whole number of at least 1")
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
-        if self.spline_kernel < 2:
-            raise ConfigError(f"model.spline_kernel is {self.spline_kernel}, expected at least 2")
+        if not isinstance(self.spline_kernel, int) or self.spline_kernel < 2:
+            raise ConfigError(f"model.spline_kernel is {self.spline_kernel!r}, expected a whole number of at least 2")
         if not 0 <= self.drop_path < 1:
             raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
-        if not self.sinkhorn_epsilon > 0:
+        if not 0 < self.sinkhorn_epsilon < float("inf"):
             raise ConfigError(f"model.sinkhorn_epsilon is {self.sinkhorn_epsilon}, expected a positive number")
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {self.transformer!r}, expected 'normalized' or 'vanilla'")
-        if len(self.backbone_layers) != 2 or list(self.backbone_layers) != sorted(set(self.backbone_layers)):
+        first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
+        if not (isinstance(first, int) and isinstance(last, int) and 0 <= first < last):
             raise ConfigError(f"model.backbone_layers is {self.backbone_layers}, expected two rising layer numbers")
 
 
@@ -71,7 +73,7 @@ PRESETS: dict[str, ModelConfig] = {
         backbone="swinv2_large_window12to24_192to384", backbone_layers=(2, 3), image_size=384, shared_streams=False
     ),
     "tiny": ModelConfig(
-        backbone="test_convnext", backbone_weights="random", backbone_layers=(1, 3), image_size=96,
+        backbone="test_resnet", backbone_weights="random", backbone_layers=(2, 3), image_size=96,
         dim=48, num_layers=2, num_heads=4, mlp_ratio=2,
     ),
 }  # fmt: skip
@@ -127,8 +129,8 @@ class DataConfig:
     """which dataset"""
     root: Path = Path("data")
     """the folder that holds it"""
-    protocol: str = "nmt"
-    """nmt, bbgm or thinkmatch: see `normmatch.data.protocols`"""
+    protocol: ProtocolName = "nmt"
+    """the rules to read its annotations by"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
     workers: int = 4

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -34,13 +33,13 @@ def find(name: str | Path) -> Path:
     if bundled.is_file():
         return bundled
     known = ", ".join(sorted(p.stem for p in BUNDLED.glob("*.safetensors"))) or "none yet"
-    if path.suffix or str(name).count("/") != 1:
+    if path.suffix == ".safetensors" or str(name).count("/") != 1:
         raise WeightsError(
             f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
         )
     try:
         return Path(hf_hub_download(str(name), FILE_NAME))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # of the hub, of its http library, of the disk
         raise WeightsError(
             f"weights {name} could not be had from the hub ({first_line(error)}), and no such folder exists"
         ) from error
@@ -50,13 +49,16 @@ def save_weights(path: Path, state: Mapping[str, Tensor], config: ModelConfig) -
     """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder."""
     values = asdict(config)
     values["backbone_weights"] = Path(config.backbone_weights).name
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata={"config": json.dumps(values)})
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata={"config": json.dumps(values)})
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
 
 
 def read_config(path: Path) -> ModelConfig:

@@ -1,14 +1,11 @@
 """The datasets by name: the one place that training, evaluation and the command line open them from."""
 
 from pathlib import Path
-from typing import Literal
 
+from normmatch.config import DatasetName, ProtocolName
 from normmatch.data.pairs import Dataset
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError
-
-DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
-ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
 
 
 def open_dataset(name: DatasetName, root: Path, protocol: ProtocolName = "nmt") -> Dataset:

@@ -31,7 +31,6 @@ def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int) -> Ten
     valid0, valid1 = mass0 > 0, mass1 > 0
     z = torch.nn.functional.pad(scores, (0, 1, 0, 1))  # (B, M+1, N+1): slack scores 0, absorbed by f and g
     valid = valid0.unsqueeze(2) & valid1.unsqueeze(1)
-    valid[:, -1, -1] = False
     z = z.masked_fill(~valid, MASKED)
     log_mass0, log_mass1 = mass0.clamp_min(1).log(), mass1.clamp_min(1).log()
     f, g = torch.zeros_like(mass0), torch.zeros_like(mass1)  # (B, M+1), (B, N+1)

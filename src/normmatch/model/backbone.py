@@ -7,12 +7,13 @@ import timm
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
-from torchvision.models import VGG16_Weights, vgg16
 
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.pretrained import first_line, load_weights
 
 VGG16_LAST = 29  # relu5_3: what follows it in vgg16().features is the last pooling
+VGG16_STRIDE = 16  # of relu5_3
+INTERPOLATING = ("vision_transformer", "deit", "eva")  # timm's files of ViTs that fit their position grid to the image
 
 
 class Features(NamedTuple):
@@ -35,7 +36,7 @@ class Standardize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
-        return (image - self.mean) / self.std
+        return (image.to(self.mean.dtype) - self.mean) / self.std
 
 
 class TimmBackbone(nn.Module):
@@ -44,21 +45,24 @@ class TimmBackbone(nn.Module):
     def __init__(self, name: str, layers: tuple[int, int], image_size: int, pretrained: bool) -> None:
         super().__init__()
         self.name, self.layers = name, list(layers)
-        self.net = _create(name, image_size, pretrained)
+        options = _size_options(name, image_size)
+        self.channels = _dry_run(name, layers, image_size, options)
+        self.global_channels = self.channels[1]
+        self.net = _create(name, pretrained, options)
         self.standardize = Standardize(self.net.pretrained_cfg["mean"], self.net.pretrained_cfg["std"])
-        channels = [info["num_chs"] for info in self.net.feature_info]
-        _check_layers(name, layers, len(channels))
-        self.channels = (channels[layers[0]], channels[layers[1]])
-        self.global_channels = channels[layers[1]]
-        self.patch = self.net.patch_embed.patch_size[0] if hasattr(self.net, "blocks") else 1
+        self.fixed_size = options.get("img_size")
+        self.patch = self.net.patch_embed.patch_size[0] if "dynamic_img_size" in options else 1
+        self.smallest = self.net.feature_info[layers[1]]["reduction"]
 
     def forward(self, image: Tensor) -> Features:
         """Read images (B, 3, H, W) in [0, 1]."""
         height, width = image.shape[-2:]
+        if self.fixed_size and (height, width) != (self.fixed_size, self.fixed_size):
+            raise _wrong_size(image, f"the {self.fixed_size} x {self.fixed_size} that {self.name} was made for")
         if height % self.patch or width % self.patch:
-            raise InputError(
-                f"the image is {width} x {height}, expected multiples of {self.name}'s patch, {self.patch}"
-            )
+            raise _wrong_size(image, f"multiples of {self.name}'s patch, {self.patch}")
+        if min(height, width) < self.smallest:
+            raise _wrong_size(image, f"at least {self.smallest} pixels a side for {self.name}")
         first, second = self.net.forward_intermediates(
             self.standardize(image), indices=self.layers, norm=True, intermediates_only=True
         )  # (B, C1, h1, w1), (B, C2, h2, w2)
@@ -71,11 +75,10 @@ class VGG16Backbone(nn.Module):
     def __init__(self, layers: tuple[int, int], pretrained: bool) -> None:
         super().__init__()
         self.layers = layers
-        try:
-            weights = VGG16_Weights.IMAGENET1K_V1 if pretrained else None
-            self.net = vgg16(weights=weights).features[: VGG16_LAST + 1]
-        except OSError as error:
-            raise _no_hub("vgg16", error) from error
+        self.net = _create("vgg16", pretrained, {}).features[: VGG16_LAST + 1]
+        for layer in self.net:
+            if isinstance(layer, nn.ReLU):
+                layer.inplace = False  # or it would change the map of the convolution before it
         self.standardize = Standardize(IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD)
         _check_layers("vgg16", layers, len(self.net))
         widths = [layer.out_channels if isinstance(layer, nn.Conv2d) else 0 for layer in self.net]
@@ -84,6 +87,8 @@ class VGG16Backbone(nn.Module):
 
     def forward(self, image: Tensor) -> Features:
         """Read images (B, 3, H, W) in [0, 1]."""
+        if min(image.shape[-2:]) < VGG16_STRIDE:
+            raise _wrong_size(image, f"at least {VGG16_STRIDE} pixels a side for vgg16")
         x, maps = self.standardize(image), []
         for i, layer in enumerate(self.net):
             x = layer(x)
@@ -107,21 +112,46 @@ def make_backbone(name: str, layers: tuple[int, int], image_size: int, weights: 
     return backbone
 
 
-def _create(name: str, image_size: int, pretrained: bool) -> Any:
-    """A timm model without its classifier, for images of any size where its kind allows that."""
+def _size_options(name: str, image_size: int) -> dict[str, Any]:
+    """What timm needs to know about the size of the images."""
     if not timm.is_model(name):
         close = timm.list_models(f"*{name.split('_')[0]}*")[:3]
         hint = f", such as {', '.join(close)}" if close else ""
         raise ConfigError(f"model.backbone is {name!r}, expected vgg16 or the name of a timm model{hint}")
-    options: dict[str, Any] = {}
-    if "vit_" in name or name.startswith("test_vit"):
-        options["dynamic_img_size"] = True  # the position grid is interpolated to the image
-    elif name.startswith("swin"):
-        options["img_size"] = image_size  # the windows are laid out for one size
+    if timm.models.model_entrypoint(name).__module__.endswith(INTERPOLATING):
+        return {"dynamic_img_size": True}  # any multiple of the patch
+    if getattr(timm.models.get_pretrained_cfg(name.split(".")[0]), "fixed_input_size", False):
+        return {"img_size": image_size}  # the windows of a Swin are laid out for one size
+    return {}
+
+
+def _dry_run(name: str, layers: tuple[int, int], image_size: int, options: dict[str, Any]) -> tuple[int, int]:
+    """Channels of the two maps, by a run without weights or arithmetic: what cannot be is found before a download."""
+    try:
+        with torch.device("meta"):
+            net: Any = timm.create_model(name, num_classes=0, **options).eval()
+            _check_layers(name, layers, len(net.feature_info))
+            image = torch.empty(1, 3, image_size, image_size)
+            maps = net.forward_intermediates(image, indices=list(layers), norm=True, intermediates_only=True)
+    except ConfigError:
+        raise
+    except Exception as error:  # timm raises whatever it stumbles on: AssertionError, AttributeError, RuntimeError ...
+        raise ConfigError(
+            f"model.backbone {name} gives no feature maps of images of model.image_size {image_size}: "
+            f"{first_line(error)}"
+        ) from error
+    return maps[0].shape[1], maps[1].shape[1]
+
+
+def _create(name: str, pretrained: bool, options: dict[str, Any]) -> Any:
+    """A timm model without its classifier."""
     try:
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
-    except (OSError, RuntimeError) as error:
-        raise _no_hub(name, error) from error
+    except Exception as error:  # of the hub, of its http library, of the disk
+        raise WeightsError(
+            f"the weights of backbone {name} could not be had from the hub ({first_line(error)}); "
+            "pass a safetensors file as model.backbone_weights, or 'random'"
+        ) from error
 
 
 def _check_layers(name: str, layers: tuple[int, int], count: int) -> None:
@@ -129,8 +159,6 @@ def _check_layers(name: str, layers: tuple[int, int], count: int) -> None:
         raise ConfigError(f"model.backbone_layers is {layers}, expected numbers from 0 to {count - 1} for {name}")
 
 
-def _no_hub(name: str, error: Exception) -> WeightsError:
-    return WeightsError(
-        f"the weights of backbone {name} could not be had from the hub ({first_line(error)}); "
-        "pass a safetensors file as model.backbone_weights, or 'random'"
-    )
+def _wrong_size(image: Tensor, expected: str) -> InputError:
+    height, width = image.shape[-2:]
+    return InputError(f"the image is {width} x {height}, expected {expected}")

@@ -16,13 +16,14 @@ def delaunay(keypoints: np.ndarray) -> np.ndarray:
     complete = ~np.eye(n, dtype=bool)
     if n < 4:  # a triangle is complete, and so is everything smaller
         return complete
+    order = np.lexsort(keypoints.T)  # on a grid Qhull picks the diagonals by the order of the points, so fix the order
     try:
-        triangulation = Delaunay(keypoints)
+        triangulation = Delaunay(keypoints[order])
     except QhullError:  # collinear
         return complete
     if len(triangulation.coplanar):  # a point that Qhull left out: it coincides with another
         return complete
-    corners = triangulation.simplices  # (T, 3)
+    corners = order[triangulation.simplices]  # (T, 3)
     adjacency = np.zeros((n, n), dtype=bool)
     for a, b in ((0, 1), (1, 2), (2, 0)):
         adjacency[corners[:, a], corners[:, b]] = True

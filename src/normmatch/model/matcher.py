@@ -104,13 +104,14 @@ class NormMatch(nn.Module):
 
     def encode(self, image: Tensor) -> Features:
         """What the network sees in images (B, 3, H, W) in [0, 1]; reusable for any keypoints and any partner."""
+        _check_image(image, "image")
         return self.backbone(image)
 
     def encode_pair(self, image0: Tensor, image1: Tensor) -> tuple[Features, Features]:
-        """`encode` of both images, in one pass where their sizes allow it."""
+        """`encode` of both images without its checks, in one pass where their sizes allow it."""
         if image0.shape != image1.shape:
-            return self.encode(image0), self.encode(image1)
-        both = self.encode(torch.cat([image0, image1]))
+            return self.backbone(image0), self.backbone(image1)
+        both = self.backbone(torch.cat([image0, image1]))
         (first0, first1), (second0, second1) = (m.chunk(2) for m in both.maps)
         pooled0, pooled1 = both.pooled.chunk(2)
         return Features((first0, second0), pooled0, both.size), Features((first1, second1), pooled1, both.size)
@@ -155,8 +156,8 @@ class NormMatch(nn.Module):
     def _features(self, data: Mapping[str, Any]) -> tuple[Features, Features]:
         if "features0" in data or "features1" in data:
             return (
-                data["features0"] if "features0" in data else self.encode(data["image0"]),
-                data["features1"] if "features1" in data else self.encode(data["image1"]),
+                data["features0"] if "features0" in data else self.backbone(data["image0"]),
+                data["features1"] if "features1" in data else self.backbone(data["image1"]),
             )
         return self.encode_pair(data["image0"], data["image1"])
 
@@ -189,6 +190,7 @@ def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
     points = {}
     for i in "01":
         keypoints = data[f"keypoints{i}"]
+        keypoints = keypoints.to(torch.promote_types(keypoints.dtype, torch.float32))  # half is too coarse for pixels
         mask = data.get(f"mask{i}")
         if mask is None:
             mask = torch.ones(keypoints.shape[:2], dtype=torch.bool, device=keypoints.device)
@@ -197,6 +199,7 @@ def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
             adjacency = delaunay_batch(keypoints, mask)
         more = n - keypoints.shape[1]
         keypoints = keypoints.masked_fill(~mask.unsqueeze(2), 0.0)  # padding may hold anything
+        adjacency = adjacency & mask.unsqueeze(2) & mask.unsqueeze(1)
         points[f"keypoints{i}"] = F.pad(keypoints, (0, 0, 0, more))  # (B, N, 2)
         points[f"mask{i}"] = F.pad(mask, (0, more))  # (B, N)
         points[f"adjacency{i}"] = F.pad(adjacency, (0, more, 0, more))  # (B, N, N)
@@ -218,16 +221,22 @@ def _check_view(data: Mapping[str, Any], i: str) -> tuple[int, tuple[int, int]]:
     """Batch size and image size of image i."""
     if f"features{i}" in data:
         features = data[f"features{i}"]
+        if not isinstance(features, Features):
+            raise InputError(f"features{i} is {_describe(features)}, expected what `encode` returns")
         return features.pooled.shape[0], features.size
-    image = data.get(f"image{i}")
+    image: Any = data.get(f"image{i}")
+    _check_image(image, f"image{i}")
+    return image.shape[0], (image.shape[2], image.shape[3])
+
+
+def _check_image(image: Any, name: str) -> None:
     if not isinstance(image, Tensor) or image.ndim != 4 or image.shape[1] != 3 or 0 in image.shape:
-        raise InputError(f"image{i} is {_describe(image)}, expected a float tensor (B, 3, H, W) with values in [0, 1]")
+        raise InputError(f"{name} is {_describe(image)}, expected a float tensor (B, 3, H, W) with values in [0, 1]")
     if not image.is_floating_point():
-        raise InputError(f"image{i} has dtype {image.dtype}, expected floats in [0, 1] (divide bytes by 255)")
+        raise InputError(f"{name} has dtype {image.dtype}, expected floats in [0, 1] (divide bytes by 255)")
     low, high = image.aminmax()
     if not (low >= -1e-3 and high <= 1 + 1e-3):  # also true for NaN
-        raise InputError(f"image{i} has values from {low:.3g} to {high:.3g}, expected finite values in [0, 1]")
-    return image.shape[0], (image.shape[2], image.shape[3])
+        raise InputError(f"{name} has values from {low:.3g} to {high:.3g}, expected finite values in [0, 1]")
 
 
 def _check_points(data: Mapping[str, Any], i: str, batch: int, size: tuple[int, int]) -> None:

@@ -1,0 +1,21 @@
+"""The first training keeps its promise: a tiny network learns drawn figures within the minute of `make demo`."""
+
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from normmatch.quickstart import quickstart
+
+
+def test_quickstart_learns_figures_that_it_has_not_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy = quickstart(tmp_path)
+    assert accuracy >= 0.95
+    guessing, untrained, trained = map(float, re.findall(r"\d+\.\d", capsys.readouterr().out.split("mean")[1])[:3])
+    assert guessing < 15
+    assert untrained < 40
+    assert trained == pytest.approx(100 * accuracy, abs=0.06)
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+    with Image.open(tmp_path / "matches.png") as picture:
+        assert picture.width > picture.height > 300

@@ -1,0 +1,123 @@
+"""The training loop: it learns, stops, resumes exactly, and refuses what cannot be."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, TrainConfig
+from normmatch.data import synthetic
+from normmatch.data.pairs import PreparedSplit
+from normmatch.errors import ConfigError
+from normmatch.model.matcher import NormMatch
+from normmatch.model.transformer import UnitLinear
+from normmatch.train import Trainer, TrainStep, make_optimizer, schedule, train
+
+SIZE = 64
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, PreparedSplit]:
+    return {
+        "train": synthetic.make(6, SIZE, seed=0, split="train"),
+        "val": synthetic.make(4, SIZE, seed=0, split="val"),
+    }
+
+
+def config(out: Path, **changes: object) -> TrainConfig:
+    base = TrainConfig(
+        out=out,
+        model=replace(PRESETS["tiny"], image_size=SIZE, dim=16, drop_path=0.2),
+        data=DataConfig(name="synthetic", workers=0),
+        augment=AugmentConfig(flip=0.5, cutmix=0.3, erase=0.3),
+        steps=6,
+        batch_size=4,
+        warmup=2,
+        precision="32-true",
+        compile=False,
+        accelerator="cpu",
+        validate_every=100,
+        validation_pairs=3,
+        save_every=100,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def same(a: NormMatch, b: NormMatch) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def test_a_resumed_run_ends_like_one_that_never_stopped(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    whole = train(config(tmp_path / "whole"), splits)
+    stopped = config(tmp_path / "parts", minutes=1e-9)  # stops after every step
+    for _ in range(5):
+        train(stopped, splits)
+        stopped = replace(stopped, resume=True)
+    resumed = train(replace(stopped, minutes=0.0), splits)
+    assert same(whole, resumed)
+
+
+def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    first = train(config(tmp_path / "a", steps=2), splits)
+    assert same(first, train(config(tmp_path / "b", steps=2), splits))
+    assert not same(first, train(config(tmp_path / "c", steps=2, seed=1), splits))
+
+
+def test_matrices_are_on_the_sphere_after_every_step(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    trainer = Trainer(config(tmp_path, lr=0.1), splits)
+    for batch in trainer._loader():
+        trainer._train_step(batch)
+        trainer.step += 1
+        for model in (trainer.model, trainer.averaged()):
+            units = [m for m in model.modules() if isinstance(m, UnitLinear)]
+            assert units
+            for unit in units:
+                length = unit.weight.norm(dim=unit.unit_dim)
+                torch.testing.assert_close(length, torch.ones_like(length), atol=1e-5, rtol=0)
+
+
+def test_the_run_leaves_a_log_and_a_model(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    trained = train(config(tmp_path / "run"), splits)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == 6
+    assert set(lines[-1]["val_by_class"]) == set(synthetic.LABELS)
+    assert same(trained, NormMatch.from_pretrained(tmp_path / "run"))
+
+
+def test_another_run_is_not_overwritten(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    train(config(tmp_path, steps=1), splits)
+    with pytest.raises(ConfigError, match="holds another run"):
+        train(config(tmp_path, steps=1), splits)
+    with pytest.raises(ConfigError, match="another lr"):
+        train(config(tmp_path, steps=1, lr=0.5, resume=True), splits)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    with pytest.raises(ConfigError, match="the loss is nan"):
+        train(config(tmp_path, loss=LossConfig(temperature=float("nan"))), splits)
+
+
+def test_schedule_rises_and_falls() -> None:
+    run = TrainConfig(out=Path(), steps=100, warmup=10)
+    rates = [schedule(step, run) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == rates[10] == 1.0
+    assert rates == sorted(rates[:10]) + sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.001
+
+
+def test_a_frozen_backbone_has_no_optimizer_group() -> None:
+    step = TrainStep(NormMatch(PRESETS["tiny"]), LossConfig())
+    optimizer = make_optimizer(step, TrainConfig(out=Path(), backbone_lr=0.0), fused=False)
+    assert [group["peak"] for group in optimizer.param_groups] == [7e-4]
+    assert not any(p.requires_grad for p in step.model.backbone.parameters())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"steps": 0}, {"batch_size": 0}, {"lr": -1.0}, {"average": 1.0}, {"batch_size": 3, "devices": 2}]
+)
+def test_a_run_that_cannot_be(changes: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        TrainConfig(out=Path(), **changes)  # type: ignore[arg-type]
