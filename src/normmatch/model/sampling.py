@@ -17,7 +17,7 @@ def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Ten
     """
     height, width = size
     grid = 2 * keypoints / keypoints.new_tensor((width, height)) - 1  # [0, W] x [0, H] -> [-1, 1] x [-1, 1]
-    dtype = torch.promote_types(feature_map.dtype, grid.dtype)  # bf16 would round the places to about a pixel
+    dtype = torch.promote_types(feature_map.dtype, grid.dtype)  # bf16 would move places by a third of a pixel
     features = F.grid_sample(
         feature_map.to(dtype), grid.unsqueeze(2).to(dtype), padding_mode="border", align_corners=False
     )  # (B, C, N, 1)
