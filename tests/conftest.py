@@ -3,8 +3,14 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 SHARED_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
+
+
+def pytest_configure() -> None:
+    """Tests run in as many processes as there are cores: one thread each, or they would wait for each other."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

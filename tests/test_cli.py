@@ -99,7 +99,7 @@ def test_interrupt(capsys: pytest.CaptureFixture[str], root: Path, monkeypatch: 
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "open_dataset", interrupted)
+    monkeypatch.setattr("normmatch.data.catalog.open_dataset", interrupted)
     assert run(capsys, "data", "check", "folder", "--root", root) == (130, "", "interrupted\n")
 
 

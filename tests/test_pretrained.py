@@ -1,7 +1,6 @@
 """Weights files: exact round trips from wherever, the config inside, no half-written file, and what is refused."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,6 @@ from normmatch import PRESETS, ModelConfig, NormMatch, pretrained
 from normmatch.errors import WeightsError
 
 TINY = replace(PRESETS["tiny"], image_size=64, sinkhorn_epsilon=0.05)  # no defaults, so that the config matters
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors on busy cores wait for each other's threads more than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +250,11 @@ def test_places_without_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [LocalEntryNotFoundError("no connection\nsecond line"), ConnectionError("refused"), RuntimeError("httpx: timed out")],
+    [
+        LocalEntryNotFoundError("no connection\nsecond line"),
+        ConnectionError("refused"),
+        RuntimeError("httpx: timed out"),
+    ],
 )
 def test_a_hub_that_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def download(*_: Any) -> str:

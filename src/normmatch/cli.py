@@ -20,6 +20,7 @@ from normmatch.errors import DataError, NormMatchError
 Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
 Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+FIGURE_SIZE = 192  # pixels, of the drawn figures
 Root = Annotated[Path, arg(metavar="DIR")]
 
 
@@ -44,7 +45,7 @@ def data_download(
     if name == "synthetic":
         from normmatch.data import synthetic
 
-        synthetic.write(root, count, get_protocol("nmt").size, seed)
+        synthetic.write(root, count, FIGURE_SIZE, seed)
         print(f"{name} is drawn in {root}")
         return
     from normmatch.data.download import install

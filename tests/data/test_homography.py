@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.data import layouts
 
 from normmatch.data import homography
 from normmatch.data.crops import read_crop
 from normmatch.errors import ConfigError, DataError
+from tests.data import layouts
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.ndimage import map_coordinates
-from tests.data import layouts
 
 from normmatch.data import hpatches
 from normmatch.data.homography import project
 from normmatch.data.pairs import AnnotatedObject
 from normmatch.errors import ConfigError, DataError
+from tests.data import layouts
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data import layouts
 
 from normmatch.data import pascal_voc
 from normmatch.data.pairs import AnnotatedObject, Dataset, Split
 from normmatch.data.protocols import PROTOCOLS
 from normmatch.errors import ConfigError, DataError
+from tests.data import layouts
 
 REAL_TEST_COUNTS = dict(
     zip(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data import layouts
 
 from normmatch.data import spair
 from normmatch.data.pairs import Dataset
 from normmatch.errors import ConfigError, DataError
+from tests.data import layouts
 
 
 @pytest.fixture

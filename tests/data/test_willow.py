@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from tests.data import layouts
 
 from normmatch.data import willow
 from normmatch.errors import DataError
+from tests.data import layouts
 
 
 @pytest.fixture

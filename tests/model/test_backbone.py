@@ -1,6 +1,5 @@
 """Backbones: two maps and a pooled vector of every kind, at the layers asked for, with weights from wherever."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,6 @@ KINDS: dict[str, tuple[tuple[int, int], int, tuple[int, int], tuple[int, int]]] 
     "test_resnet": ((2, 4), 64, (48, 96), (8, 32)),
     "test_efficientnet": ((1, 4), 64, (24, 64), (4, 32)),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors on busy cores wait for each other's threads more than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +141,9 @@ def test_a_vit_at_any_multiple_of_its_patch(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(100, 96), (96, 100), (8, 16)])
 def test_a_vit_at_another_size_says_so(size: tuple[int, int]) -> None:
-    with pytest.raises(InputError, match=rf"image is {size[1]} x {size[0]}, expected multiples of test_vit's patch, 16"):
+    with pytest.raises(
+        InputError, match=rf"image is {size[1]} x {size[0]}, expected multiples of test_vit's patch, 16"
+    ):
         make("test_vit")(torch.rand(1, 3, *size))
 
 

@@ -1,6 +1,5 @@
 """The whole network: masks, order, symmetry, reuse of encoded images, what comes out, and what is refused."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +22,6 @@ KINDS = {
     "vanilla": replace(TINY, transformer="vanilla"),
 }
 ROUNDING = {"log_assignment": 5e-4}  # similarity / epsilon is 29 times as large; all else is held to 1e-5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors on busy cores wait for each other's threads more than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_model(kind: str = "shared") -> NormMatch:
@@ -351,7 +341,9 @@ def test_describe_has_every_layer(model: NormMatch) -> None:
 def test_every_parameter_learns() -> None:
     model = NormMatch(replace(TINY, shared_streams=False))
     output = model.describe(random_pair(6, 6))
-    (output["similarity"].square().sum() + output["layers0"][:, :, 0].sum() + output["layers1"][:, :, 1].sum()).backward()
+    (
+        output["similarity"].square().sum() + output["layers0"][:, :, 0].sum() + output["layers1"][:, :, 1].sum()
+    ).backward()
     idle = [name for name, p in model.head.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     assert idle == []
 
