@@ -10,7 +10,7 @@ demo: install
 	$(BIN)/normmatch quickstart --out demo
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.losses --cov-fail-under=90
 
 lint: install
 	$(BIN)/ruff check .

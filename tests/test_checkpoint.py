@@ -48,7 +48,7 @@ def test_a_failing_write_leaves_the_last_good_one(tmp_path: Path, monkeypatch: p
         raise OSError("No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(WeightsError, match="No space"):
         checkpoint.save(path, {"step": 2}, keep=1)
     monkeypatch.undo()
     assert checkpoint.load(path)["step"] == 1

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import normmatch
 from normmatch import PRESETS, NormMatch
 from normmatch.cli import main
 from normmatch.config import AugmentConfig
-from normmatch.data.crops import move_keypoints, resize_crop
+from normmatch.data.crops import crop_keypoints, resize_crop
 from normmatch.data.pairs import KeypointPair, collate
 from normmatch.data.transforms import fit_plan, make_plan, paint
 from normmatch.losses import MatchingLoss
@@ -52,6 +53,12 @@ def make_pairs(counts: list[tuple[int, int]], seed: int = 0) -> tuple[list[Keypo
     return pairs, images[0], images[1]
 
 
+def make_batch(
+    pairs: list[KeypointPair], image0: Tensor, image1: Tensor, points: int | None = None
+) -> dict[str, Tensor]:
+    return {**collate(pairs, points), "image0": image0, "image1": image1}
+
+
 # ------------------------------------------------------------------------------------------------------------ promise 1
 
 
@@ -60,7 +67,7 @@ def test_promise_1_a_pair_alone_equals_the_pair_in_a_collated_batch(model: NormM
     pairs, images0, images1 = make_pairs(counts)
     with torch.no_grad():
         for fill in (None, 24):  # a multiple of 8, or as many as asked for
-            together = model(collate(pairs, images0, images1, points=fill))
+            together = model(make_batch(pairs, images0, images1, fill))
             for b, (m, n) in enumerate(counts):
                 keypoints0, keypoints1 = (torch.from_numpy(k)[None] for k in (pairs[b].keypoints0, pairs[b].keypoints1))
                 images = {"image0": images0[b : b + 1], "image1": images1[b : b + 1]}
@@ -77,7 +84,7 @@ def test_promise_1_the_loss_does_not_depend_on_padding(model: NormMatch) -> None
     pairs, images0, images1 = make_pairs([(5, 5), (3, 3)])
     losses = []
     for points in (8, 16):
-        batch = collate(pairs, images0, images1, points=points)
+        batch = make_batch(pairs, images0, images1, points)
         losses.append(MatchingLoss()(model.describe(batch), batch))
     for key, value in losses[0].items():
         torch.testing.assert_close(losses[1][key], value, atol=1e-5, rtol=0)
@@ -186,7 +193,7 @@ def test_promise_4_crops_agree_with_sampling(crop: tuple, size: tuple[int, int])
     layers = [resize_crop(Image.fromarray(image[..., c]), crop, size) for c in (0, 1)]
     resized = np.stack([np.asarray(layer) for layer in layers], axis=-1)
     assert resized.shape == (size[1], size[0], 2)
-    np.testing.assert_allclose(read(resized, move_keypoints(points, crop, size)), points, atol=0.05)
+    np.testing.assert_allclose(read(resized, crop_keypoints(points, crop, size)), points, atol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +268,7 @@ def test_promise_5_every_representation_is_on_the_sphere(shared: bool, monkeypat
 
     monkeypatch.setattr(NormalizedLayer, "step", recorded)
     pairs, image0, image1 = make_pairs([(6, 9), (2, 3)])
-    batch = collate(pairs, image0, image1)
+    batch = make_batch(pairs, image0, image1)
     described = model.describe(batch)
     assert len(steps) == 4 * model.config.num_layers * (1 if shared else 2)
     for x in (*steps, described["layers0"], described["layers1"]):
@@ -288,7 +295,7 @@ def test_promise_5_matrices_are_unit_at_the_start_and_after_every_step(shared: b
     assert assert_matrices_are_unit(model) == 8 * model.config.num_layers * (1 if shared else 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     pairs, image0, image1 = make_pairs([(6, 6), (4, 4)])
-    batch = collate(pairs, image0, image1)
+    batch = make_batch(pairs, image0, image1)
     for _ in range(2):
         optimizer.zero_grad()
         MatchingLoss()(model.describe(batch), batch)["loss"].backward()
@@ -342,7 +349,7 @@ def state():
         "loggers": len(logging.getLogger().handlers),
     }
 
-import timm, torchvision, huggingface_hub, scipy.spatial, safetensors.torch, tyro, rich.console  # what they set is theirs
+import huggingface_hub, rich.console, safetensors.torch, scipy.spatial, timm, torchvision, tyro  # their doing is theirs
 socket.socket, socket.create_connection, socket.getaddrinfo = NoSocket, refuse, refuse
 before = state()
 import importlib, pkgutil
@@ -360,13 +367,17 @@ assert len(names) > 20, names
 
 def test_promise_6_nothing_happens_at_import(tmp_path: Path) -> None:
     """Every module, in a process of its own that cannot open a connection and whose home is empty."""
-    home = {"HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "TORCH_HOME": str(tmp_path / "torch")}
+    folder, home = tmp_path / "folder", tmp_path / "home"
+    folder.mkdir()
+    caches = {"HF_HOME": str(home / "hub"), "TORCH_HOME": str(home / "torch"), "MPLCONFIGDIR": str(tmp_path / "fonts")}
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning:normmatch", "-c", IMPORT_ALL],
-        cwd=tmp_path, env={"PATH": "/usr/bin:/bin", **home}, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", IMPORT_ALL],
+        cwd=folder, env={**os.environ, "HOME": str(home), **caches},
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
+    assert not home.exists()  # neither a download nor a settings file
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
@@ -500,7 +511,7 @@ def test_promise_7_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_promise_7_the_network_says_it_in_one_sentence(model: NormMatch) -> None:
     pairs, image0, image1 = make_pairs([(3, 3)])
-    batch = collate(pairs, image0, image1)
+    batch = make_batch(pairs, image0, image1)
     batch["keypoints1"][0, 1, 0] = math.nan
     with pytest.raises(normmatch.NormMatchError, match="^keypoints1 has NaN or infinite coordinates, expected [^.]*$"):
         model(batch)

@@ -6,8 +6,9 @@ import torch
 
 from normmatch.config import PRESETS
 from normmatch.data import synthetic
-from normmatch.data.batches import EvalBatches, ImageBank, read_images
-from normmatch.data.pairs import PairList, PreparedSplit, sample_pair_list
+from normmatch.data.batches import EvalBatches, read_images
+from normmatch.data.pair_lists import PairList, sample_pair_list
+from normmatch.data.pairs import PreparedSplit
 from normmatch.evaluate import predict
 from normmatch.model.matcher import NormMatch
 
@@ -43,9 +44,9 @@ def test_encoding_once_equals_matching_each_pair_alone(
         assert predictions.correct[k] == (known & (output["matches0"] == batch["matches0"])).sum()
 
 
-def test_batch_size_and_bank_change_nothing(model: NormMatch, split: PreparedSplit, pair_list: PairList) -> None:
+def test_batch_size_changes_nothing(model: NormMatch, split: PreparedSplit, pair_list: PairList) -> None:
     first = predict(model, split, pair_list, progress=False)
-    second = predict(model, split, pair_list, progress=False, batch_size=3, bank=ImageBank(split.images, "cpu"))
+    second = predict(model, split, pair_list, progress=False, batch_size=3)
     np.testing.assert_array_equal(first.correct, second.correct)
     np.testing.assert_array_equal(first.total, second.total)
     assert first.labels == second.labels

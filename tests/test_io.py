@@ -2,6 +2,8 @@
 
 import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from PIL import Image
 
 from normmatch import io
 from normmatch.errors import InputError
-from normmatch.io import read_image
+from normmatch.io import read_image, whole_file
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -212,3 +214,31 @@ def test_smallest(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     Image.new("L", (1, 1), 200).save(path)
     assert read_image(str(path)).tolist() == [[[200, 200, 200]]]
+
+
+def test_whole_file_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "picture.png"
+    for colour in (RED, GREEN):
+        with whole_file(path) as temporary:
+            assert temporary.parent == path.parent
+            Image.new("RGB", (4, 4), colour).save(temporary)  # by its ending
+            assert not path.exists() or read_image(path)[0, 0].tolist() == list(RED)
+    assert read_image(path)[0, 0].tolist() == list(GREEN)
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_whole_file_keeps_the_old_one_when_it_fails(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "notes"
+    path.write_text("old")
+    with pytest.raises(error), whole_file(path) as temporary:
+        raise error(temporary.write_text("half"))
+    assert path.read_text() == "old"
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError), whole_file(tmp_path / "taken") as temporary:
+        temporary.write_text("new")
+    assert sorted(os.listdir(tmp_path)) == ["notes", "taken"]
+
+
+def test_files_are_read_without_torch() -> None:
+    subprocess.run([sys.executable, "-c", "import sys, normmatch.io; assert 'torch' not in sys.modules"], check=True)

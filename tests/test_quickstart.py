@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from normmatch.errors import ConfigError
 from normmatch.quickstart import quickstart
 
 
@@ -19,3 +20,11 @@ def test_quickstart_learns_figures_that_it_has_not_seen(tmp_path: Path, capsys: 
     assert (tmp_path / "run" / "model.safetensors").is_file()
     with Image.open(tmp_path / "matches.png") as picture:
         assert picture.width > picture.height > 300
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not an earlier quickstart"):
+        quickstart(tmp_path, steps=1)
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"

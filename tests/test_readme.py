@@ -11,8 +11,9 @@ from normmatch import cli
 from normmatch.config import TrainConfig
 from tests.data import layouts
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -42,6 +43,18 @@ def test_make_targets_exist() -> None:
     assert all(re.search(rf"^{target}:", MAKEFILE, re.MULTILINE) for target in targets)
 
 
+def test_nothing_is_left_to_fill_in() -> None:
+    for document in (README, (ROOT / "docs" / "results.md").read_text(encoding="utf-8")):
+        prose = re.sub(r"```.*?```|`[^`]*`", "", document, flags=re.DOTALL)
+        assert re.findall(r"\b[A-Z]+_[A-Z_]+\b", prose) == []
+
+
+def test_linked_files_exist() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert "docs/results.md" in links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
 def test_python() -> None:
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
@@ -54,7 +67,7 @@ def test_training_on_drawn_figures(empty_folder: Path) -> None:
     with Image.open("figures.png") as sheet:
         assert sheet.width > 500
     train[train.index("--steps") + 1] = "2"
-    cli.main([*train, "--batch-size", "2", "--validation-pairs", "2", "--precision", "32-true", "--data.workers", "0"])
+    cli.main([*train, "--batch-size", "2", "--validation-pairs", "2"])
     assert (empty_folder / "runs/first/model.safetensors").is_file()
 
 

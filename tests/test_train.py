@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, TrainConfig
 from normmatch.data import synthetic
 from normmatch.data.pairs import PreparedSplit
-from normmatch.errors import ConfigError
+from normmatch.errors import ConfigError, DataError
 from normmatch.model.matcher import NormMatch
 from normmatch.model.transformer import UnitLinear
 from normmatch.train import Trainer, TrainStep, make_optimizer, schedule, train
@@ -90,13 +91,66 @@ def test_another_run_is_not_overwritten(tmp_path: Path, splits: dict[str, Prepar
     train(config(tmp_path, steps=1), splits)
     with pytest.raises(ConfigError, match="holds another run"):
         train(config(tmp_path, steps=1), splits)
-    with pytest.raises(ConfigError, match="another lr"):
+    with pytest.raises(ConfigError, match=r"started with lr 0\.0007, not 0\.5"):
         train(config(tmp_path, steps=1, lr=0.5, resume=True), splits)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     with pytest.raises(ConfigError, match="the loss is nan"):
-        train(config(tmp_path, loss=LossConfig(temperature=float("nan"))), splits)
+        train(config(tmp_path, lr=1e30), splits)
+
+
+def test_what_does_not_change_the_weights_may_change(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    train(config(tmp_path, minutes=1e-9), splits)
+    moved = config(tmp_path, resume=True, data=DataConfig(name="synthetic", workers=1, root=Path("elsewhere")))
+    train(moved, splits)
+    with pytest.raises(ConfigError, match="warmup"):
+        train(replace(moved, warmup=3), splits)
+
+
+def test_other_folders_are_left_alone(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    with pytest.raises(ConfigError, match="no checkpoint to resume"):
+        train(config(tmp_path, resume=True), splits)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="holds something else"):
+        train(config(tmp_path), splits)
+    with pytest.raises(DataError, match="cannot be written"):
+        train(config(tmp_path / "notes.txt"), splits)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("accelerator", ["cuda", "mps"])
+def test_a_device_that_is_not_there(
+    accelerator: str, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"accelerator is {accelerator}, but there is no such device"):
+        train(config(tmp_path, accelerator=accelerator), splits)
+
+
+@pytest.mark.parametrize(("backbone", "layers"), [("test_resnet", (2, 3)), ("test_vit", (2, 3)), ("vgg16", (20, 25))])
+def test_compilation_reaches_the_backbone(
+    backbone: str, layers: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = torch._dynamo.testing.CompileCounter()
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **options: compile_(f, **options | {"backend": counter}))
+    step = TrainStep(
+        NormMatch(replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, dim=16)), LossConfig()
+    )
+    step.compile()
+    step.model.encode(torch.rand(1, 3, 96, 96))
+    assert counter.frame_count >= 1
+
+
+def test_a_frozen_backbone_keeps_its_statistics(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    frozen = config(tmp_path, backbone_lr=0.0)
+    torch.manual_seed(frozen.seed)
+    before = NormMatch(frozen.model).backbone.state_dict()
+    after = train(frozen, splits).backbone.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 def test_schedule_rises_and_falls() -> None:
@@ -116,7 +170,8 @@ def test_a_frozen_backbone_has_no_optimizer_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"steps": 0}, {"batch_size": 0}, {"lr": -1.0}, {"average": 1.0}, {"batch_size": 3, "devices": 2}]
+    "changes",
+    [{"steps": 0}, {"batch_size": 0}, {"lr": -1.0}, {"average": 1.0}, {"betas": (0.9, 1.0)}, {"betas": (-0.1, 0.9)}],
 )
 def test_a_run_that_cannot_be(changes: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):

@@ -207,8 +207,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
-        viz.save_plot(two_images(), tmp_path / "missing" / "picture.png")
+        viz.save_plot(two_images(), tmp_path / "file" / "picture.png")
     with pytest.raises(InputError, match="ending"):
         viz.save_plot(two_images(), tmp_path / "picture.exe")
 

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 from normmatch.config import AugmentConfig
 from normmatch.data.batches import TrainBatches
 from normmatch.data.pairs import PreparedSplit
+from normmatch.errors import ConfigError
 
 
 def bench_data(
@@ -22,9 +23,13 @@ def bench_data(
 
     The first batches, while the workers start, are not counted.
     """
+    if batch_size < 1 or workers < 0 or not 0 < seconds < 3600:
+        raise ConfigError(
+            f"batch_size {batch_size}, workers {workers}, seconds {seconds}; expected at least 1, at least 0, at most 3600"
+        )
     batches = TrainBatches(split, batch_size, seed=0, augment=augment or AugmentConfig(), with_images=with_images)
     loader: DataLoader[dict[str, Tensor]] = DataLoader(
-        batches,  # type: ignore[arg-type]  # any object with __getitem__ serves: the sampler gives the numbers
+        batches,
         batch_size=None,
         sampler=range(10**9),
         num_workers=workers,

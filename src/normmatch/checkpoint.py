@@ -1,7 +1,6 @@
 """Training checkpoints: tensors in one safetensors file, numbers in its metadata; nothing pickled, all or nothing."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from normmatch.errors import WeightsError
+from normmatch.io import whole_file
 
 
 def save(path: Path, state: dict[str, Any], keep: int) -> None:
     """Write a nested dict of tensors and JSON values as `path`, then drop all but the newest `keep` of its folder."""
     tensors: dict[str, Tensor] = {}
     values = _split(state, "", tensors)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        save_file(tensors, partial, metadata={"values": json.dumps(values)})
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+        with whole_file(path) as partial:
+            save_file(tensors, partial, metadata={"values": json.dumps(values)})
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"checkpoint {path} cannot be written ({error}); the last one is still there") from error
     for old in sorted(path.parent.glob("step-*.safetensors"))[:-keep]:
         old.unlink()
 

@@ -79,8 +79,9 @@ def data_prepare(
 
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
+    size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size)
-    report = prepare(dataset, folder, size or get_protocol(protocol).size, workers, strict=name == "folder")
+    report = prepare(dataset, folder, size, workers, strict=name == "folder")
     print(f"{report.objects:,} objects are in {folder} ({len(report.skipped):,} skipped, {report.seconds:.0f} s)")
 
 
@@ -101,7 +102,8 @@ def data_check(
         out: the PNG to draw; NAME-check.png in the current folder if not given
     """
     from normmatch.data.catalog import open_dataset
-    from normmatch.data.check import contact_sheet, print_summary, summarize
+    from normmatch.data.check import print_summary, summarize
+    from normmatch.data.contact_sheet import contact_sheet
 
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
@@ -152,10 +154,9 @@ def bench_data(
     """
     from normmatch.benchmark import bench_data as run
     from normmatch.config import AugmentConfig
-    from normmatch.data.cache import load_prepared
-    from normmatch.data.catalog import prepared_folder
+    from normmatch.data.catalog import load_splits
 
-    split = load_prepared(prepared_folder(name, root, protocol, size))["train"]
+    split = load_splits(name, root, protocol, size, needed=("train",))["train"]
     for with_images in (False, True):
         rate = run(split, batch_size, workers, seconds, AugmentConfig(), with_images=with_images)
         pixels = "in each batch" if with_images else "on the device"
@@ -164,15 +165,11 @@ def bench_data(
 
 def run_training(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
-    from normmatch.data.cache import load_prepared, prepare
-    from normmatch.data.catalog import open_dataset, prepared_folder
+    from normmatch.data.catalog import load_splits
     from normmatch.train import train
 
-    data, size = config.data, config.model.image_size
-    dataset = open_dataset(data.name, data.root, data.protocol)
-    folder = prepared_folder(data.name, data.root, data.protocol, size)
-    prepare(dataset, folder, size, strict=data.name == "folder")  # does nothing where it is done already
-    train(config, load_prepared(folder, dataset, size))
+    data = config.data
+    train(config, load_splits(data.name, data.root, data.protocol, config.model.image_size))
 
 
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
@@ -225,6 +222,11 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except NormMatchError as error:
         console.print(str(error), style="red")
+        sys.exit(2)
+    except ModuleNotFoundError as error:  # an extra that is not installed
+        console.print(
+            f"this command needs {error.name}; install it with: pip install 'normmatch[train,viz]'", style="red"
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("interrupted", style="red")

@@ -1,6 +1,6 @@
 """Every setting of NormMatch as frozen dataclasses, and the presets. Field comments become the command line's help."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -44,14 +44,21 @@ class ModelConfig:
     """rounds of the Sinkhorn iteration"""
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            value, kind = getattr(self, item.name), type(item.default)
+            if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (
+                kind is bool
+            ):
+                raise ConfigError(
+                    f"model.{item.name} is {value!r}, expected a {kind.__name__} such as {item.default!r}"
+                )
         for name in ("image_size", "dim", "num_layers", "num_heads", "mlp_ratio", "sinkhorn_rounds"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"model.{name} is {value!r}, expected a whole number of at least 1")
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, expected a whole number of at least 1")
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
-        if not isinstance(self.spline_kernel, int) or self.spline_kernel < 2:
-            raise ConfigError(f"model.spline_kernel is {self.spline_kernel!r}, expected a whole number of at least 2")
+        if self.spline_kernel < 2:
+            raise ConfigError(f"model.spline_kernel is {self.spline_kernel}, expected a whole number of at least 2")
         if not 0 <= self.drop_path < 1:
             raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
         if not 0 < self.sinkhorn_epsilon < float("inf"):
@@ -74,14 +81,14 @@ PRESETS: dict[str, ModelConfig] = {
     ),
     "tiny": ModelConfig(
         backbone="test_resnet", backbone_weights="random", backbone_layers=(2, 3), image_size=96,
-        dim=48, num_layers=2, num_heads=4, mlp_ratio=2,
+        dim=32, num_layers=2, num_heads=4, mlp_ratio=2,
     ),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """Training augmentation. Each has its own probability; 0 switches it off. Ranges as measured in docs/results.md."""
+    """Training augmentation. Each has its own probability; 0 switches it off."""
 
     affine: float = 1.0
     """probability of an affine jitter of an image and its keypoints"""
@@ -136,6 +143,10 @@ class DataConfig:
     workers: int = 4
     """processes that prepare batches; 0 prepares them in the training process"""
 
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"data.workers is {self.workers}, expected a number of at least 0")
+
 
 @dataclass(frozen=True)
 class LossConfig:
@@ -149,6 +160,10 @@ class LossConfig:
     """the layer-wise hyperspherical loss"""
     contrastive: bool = True
     """InfoNCE and hyperspherical losses; False replaces them by plain cross-entropy"""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise ConfigError(f"loss.temperature is {self.temperature}, expected a positive number")
 
 
 @dataclass(frozen=True)
@@ -172,7 +187,7 @@ class TrainConfig:
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's momenta"""
     weight_decay: float = 0.0
-    """of the backbone's matrices; the head's are kept in place by their normalisation"""
+    """of the backbone's matrices"""
     warmup: int = 200
     """steps in which the learning rate rises"""
     clip: float = 5.0
@@ -181,18 +196,16 @@ class TrainConfig:
     """decay of the running average of the weights, which is what is evaluated and kept"""
     seed: int = 0
     """of everything random"""
-    precision: Literal["bf16-mixed", "32-true"] = "bf16-mixed"
-    """arithmetic of the forward pass; the weights are always float32"""
+    precision: Literal["auto", "bf16-mixed", "32-true"] = "auto"
+    """arithmetic of the forward pass: auto is bf16-mixed on cuda and 32-true elsewhere; weights are always float32"""
     compile: bool = True
     """compile the network; pays from a few hundred steps on"""
-    accelerator: str = "auto"
-    """auto, cpu, cuda or mps"""
-    devices: int = 1
-    """how many of them"""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """what to train on"""
     validate_every: int = 500
     """steps between validations; the last step is always followed by one"""
     validation_pairs: int = 100
-    """pairs a class in a validation"""
+    """pairs a class in a validation; a dataset that comes with pairs uses those"""
     save_every: int = 500
     """steps between checkpoints"""
     keep: int = 2
@@ -203,13 +216,13 @@ class TrainConfig:
     """continue the run in `out` exactly where its last checkpoint stands"""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "validate_every", "validation_pairs", "save_every", "keep", "devices"):
+        for name in ("steps", "batch_size", "validate_every", "validation_pairs", "save_every", "keep"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes"):
-            if getattr(self, name) < 0:
+        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed"):
+            if not getattr(self, name) >= 0:  # NaN is not either
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
         if not 0 <= self.average < 1:
             raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
-        if self.batch_size % self.devices:
-            raise ConfigError(f"batch_size is {self.batch_size}, expected a multiple of the {self.devices} devices")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas are {self.betas}, expected two numbers of at least 0 and below 1")

@@ -1,16 +1,16 @@
 """Evaluation: predict once, then score. Every object goes through the backbone once, however many pairs it is in."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from rich.progress import track
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from normmatch.data.batches import EvalBatches, ImageBank, read_images
-from normmatch.data.pairs import PairList, PreparedSplit, Sampling
+from normmatch.data.batches import EvalBatches, read_images
+from normmatch.data.pair_lists import PairList
+from normmatch.data.pairs import PreparedSplit, Sampling
+from normmatch.errors import DataError
 from normmatch.metrics import Average, accuracy_by_class
 from normmatch.model.backbone import Features
 from normmatch.model.matcher import NormMatch
@@ -37,21 +37,19 @@ def predict(
     pair_list: PairList,
     *,
     sampling: Sampling = "intersection",
-    bank: ImageBank | None = None,
     batch_size: int = 256,
-    workers: int = 0,
     progress: bool = True,
 ) -> Predictions:
     """Match every pair of the list by row arg-max."""
     device = next(model.parameters()).device
-    features = FeatureBank(model, split, np.unique(pair_list.pairs), bank, progress)
+    if not len(pair_list):
+        raise DataError("there is no pair to evaluate; expected a pair list with at least one")
+    features = FeatureBank(model, split, np.unique(pair_list.pairs), progress)
     batches = EvalBatches(split, pair_list, batch_size, sampling)
-    loader: Iterable[dict[str, Tensor]] = DataLoader(
-        batches, batch_size=None, sampler=range(len(batches)), num_workers=workers
-    )  # type: ignore[arg-type]
     correct = np.zeros(len(pair_list), np.int64)
     total = np.zeros(len(pair_list), np.int64)
-    for batch in track(loader, "matching", total=len(batches), disable=not progress, transient=True):
+    for k in track(range(len(batches)), "matching", disable=not progress, transient=True):
+        batch = batches[k]
         data = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
         output = model.match({**data, "features0": features[data["index0"]], "features1": features[data["index1"]]})
         known = data["matches0"] >= 0
@@ -65,9 +63,7 @@ def predict(
 class FeatureBank:
     """The encoded images of the objects that a pair list uses, in bf16 on the model's device."""
 
-    def __init__(
-        self, model: NormMatch, split: PreparedSplit, wanted: np.ndarray, bank: ImageBank | None, progress: bool
-    ) -> None:
+    def __init__(self, model: NormMatch, split: PreparedSplit, wanted: np.ndarray, progress: bool) -> None:
         device = next(model.parameters()).device
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self.place = torch.full((len(split.objects),), -1, dtype=torch.long, device=device)
@@ -75,7 +71,7 @@ class FeatureBank:
         parts = []
         chunks = [wanted[i : i + ENCODE_BATCH] for i in range(0, len(wanted), ENCODE_BATCH)]
         for chunk in track(chunks, "encoding", disable=not progress, transient=True):
-            images = bank[torch.from_numpy(chunk).to(device)] if bank else read_images(split, chunk).to(device)
+            images = read_images(split, chunk).to(device)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 found = model.encode(images.float() / 255)
             parts.append((found.maps[0].to(dtype), found.maps[1].to(dtype), found.pooled.float()))

@@ -1,8 +1,13 @@
-"""Reading images: any common file becomes an upright RGB array, or one sentence says why it cannot."""
+"""Files: any common image becomes an upright RGB array, or one sentence says why not; what is written is whole."""
 
+import json
+import os
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -12,6 +17,52 @@ from normmatch.errors import InputError
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: the path given gets the name `path` at the end of the block, unless it raises.
+
+    The missing folders above `path` are made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, because a move to another disk is a copy; with the same ending, because it tells the format.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; a BlockingIOError says that another process has it. A process that dies lets go."""
+    if os.name == "nt":  # Windows has no flock: nobody is held off there
+        yield
+        return
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # a network disk without locks: better none than no work at all
+        if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
+            raise BlockingIOError  # another process has removed the file, or made it anew, since we opened it
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def read_image(path: Path | str) -> np.ndarray:

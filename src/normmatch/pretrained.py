@@ -1,7 +1,6 @@
 """Where weights come from, and how they are kept: safetensors files that carry their config, on disk or on a hub."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError
+from normmatch.io import whole_file
 
 FILE_NAME = "model.safetensors"
 BUNDLED = Path(__file__).parent / "weights"
@@ -49,14 +49,9 @@ def save_weights(path: Path, state: Mapping[str, Tensor], config: ModelConfig) -
     """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder."""
     values = asdict(config)
     values["backbone_weights"] = Path(config.backbone_weights).name
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with whole_file(path) as partial:
             save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata={"config": json.dumps(values)})
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
 
@@ -76,7 +71,7 @@ def read_config(path: Path) -> ModelConfig:
         if unknown:
             raise ConfigError(f"it has the unknown setting {unknown[0]}")
         return ModelConfig(**values)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
 
 
@@ -89,11 +84,13 @@ def load_weights(module: nn.Module, path: Path) -> None:
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
     expected = module.state_dict()
-    misshapen = {k for k in expected.keys() & state.keys() if expected[k].shape != state[k].shape}
+    both = expected.keys() & state.keys()
     complaints = {
         "lacks": expected.keys() - state.keys(),
         "has the unknown tensor": state.keys() - expected.keys(),
-        "has another shape for": misshapen,
+        "has another shape for": {k for k in both if expected[k].shape != state[k].shape},
+        "has integers for": {k for k in both if expected[k].is_floating_point() > state[k].is_floating_point()},
+        "has NaN or infinite values in": {k for k in both if not state[k].isfinite().all()},
     }
     for complaint, keys in complaints.items():
         if keys:

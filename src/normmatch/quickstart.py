@@ -11,7 +11,9 @@ from rich.table import Table
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.data import synthetic
 from normmatch.data.batches import read_images
-from normmatch.data.pairs import PairList, PreparedSplit, collate, sample_pair_list
+from normmatch.data.pair_lists import PairList, sample_pair_list
+from normmatch.data.pairs import PreparedSplit, collate
+from normmatch.errors import ConfigError
 from normmatch.evaluate import predict
 from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
@@ -29,6 +31,11 @@ def quickstart(out: Path = Path("demo"), steps: int = 500) -> float:
         out: the folder for the trained network and the picture; an earlier quickstart in it is replaced
         steps: length of the training
     """
+    config = training_config(out / "run", steps)
+    if config.out.exists():
+        if not (config.out / "config.json").is_file():
+            raise ConfigError(f"{config.out} is not an earlier quickstart; give another --out")
+        shutil.rmtree(config.out)
     console = Console()
     size = PRESETS["tiny"].image_size
     console.print(f"drawing {FIGURES} figures each of {', '.join(synthetic.LABELS)}")
@@ -38,10 +45,8 @@ def quickstart(out: Path = Path("demo"), steps: int = 500) -> float:
     }
     pair_list = sample_pair_list(splits["val"], "synthetic", PAIRS, seed=0)
 
-    config = training_config(out / "run", steps)
     torch.manual_seed(config.seed)
     before = predict(NormMatch(config.model).eval(), splits["val"], pair_list, progress=False).accuracy()
-    shutil.rmtree(config.out, ignore_errors=True)
     model = train(config, splits)
     after = predict(model, splits["val"], pair_list, progress=False).accuracy()
 

@@ -7,12 +7,13 @@ at every step. So a run that is stopped and resumed ends with the same weights a
 import json
 import math
 import time
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from lightning.fabric import Fabric
+from lightning_fabric import Fabric
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -21,15 +22,23 @@ from torch.utils.data import DataLoader
 from normmatch import checkpoint
 from normmatch.config import LossConfig, TrainConfig
 from normmatch.data.batches import ImageBank, TrainBatches, batch_images
-from normmatch.data.pairs import PreparedSplit, sample_pair_list
-from normmatch.errors import ConfigError
+from normmatch.data.pair_lists import sample_pair_list
+from normmatch.data.pairs import PreparedSplit
+from normmatch.data.protocols import get_protocol
+from normmatch.errors import ConfigError, DataError
 from normmatch.evaluate import predict
+from normmatch.io import whole_file
 from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
-from normmatch.model.backbone import Features
+from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
 
+CONFIG, LOG = "config.json", "log.jsonl"  # in the folder of a run
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
+MAY_CHANGE = {  # between a run and its resumption; anything else would end with other weights
+    "out", "resume", "minutes", "keep", "save_every", "validate_every", "validation_pairs", "compile", "accelerator",
+    "data.root", "data.workers",
+}  # fmt: skip
 
 
 class TrainStep(nn.Module):
@@ -58,8 +67,13 @@ class TrainStep(nn.Module):
     def compile(self) -> None:  # type: ignore[override]
         """Compile the head with the losses as one graph, and a ViT's blocks as one that all of them share."""
         self.losses = torch.compile(self.losses, dynamic=False)  # type: ignore[method-assign]
-        for part in getattr(self.model.backbone.net, "blocks", [self.model.backbone.net]):
+        backbone = self.model.backbone
+        for part in backbone.net.blocks if _is_vit(backbone) else [backbone]:
             part.compile(dynamic=False)
+
+
+def _is_vit(backbone: nn.Module) -> bool:
+    return isinstance(backbone, TimmBackbone) and backbone.patch > 1
 
 
 class Trainer:
@@ -67,8 +81,7 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, splits: dict[str, PreparedSplit]) -> None:
         self.config, self.splits = config, splits
-        self.fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)
-        self.fabric.launch()
+        self.fabric = make_fabric(config)
         torch.manual_seed(config.seed)
         torch.set_float32_matmul_precision("high")
         module = TrainStep(NormMatch(config.model), config.loss)
@@ -83,9 +96,10 @@ class Trainer:
         self.seconds = 0.0  # of training, over all resumptions
         most = max(len(item.names) for item in splits["train"].objects)
         self.points = -(-most // 8) * 8  # one shape for all batches, so that nothing is compiled twice
-        self.bank = ImageBank(splits["train"].images, self.fabric.device)
+        self.bank = make_bank(splits["train"], self.fabric.device)
+        self.fewest = get_protocol(config.data.protocol).fewest_shared
         self.validation = sample_pair_list(
-            splits["val"], config.data.name, config.validation_pairs, seed=VALIDATION_SEED, strict=False
+            splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, self.fewest, strict=False
         )
 
     def fit(self) -> None:
@@ -118,8 +132,12 @@ class Trainer:
             self.config.seed,
             self.config.data.sampling,
             self.config.augment,
+            min_shared=self.fewest,
+            with_images=self.bank is None,
             points=self.points,
         )
+        for reason, count in batches.skipped.items():
+            warnings.warn(f"{reason} ({count:,} times)", stacklevel=2)
         workers = self.config.data.workers
         return DataLoader(
             batches,
@@ -133,6 +151,8 @@ class Trainer:
     def _train_step(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         torch.manual_seed(self.config.seed * 1_000_003 + self.step)
         self.module.train()
+        if not self.config.backbone_lr:
+            self.model.backbone.eval()  # a frozen batch norm keeps its statistics too
         batch = {key: value.to(self.fabric.device, non_blocking=True) for key, value in batch.items()}
         image0, image1 = batch_images(batch, self.bank)
         kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index"))}
@@ -165,13 +185,15 @@ class Trainer:
         return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {rate:.0f} pairs/s"
 
     def _validate(self) -> str:
-        by_class = predict(self.averaged(), self.splits["val"], self.validation, progress=False).accuracy()
+        by_class = predict(
+            self.averaged(), self.splits["val"], self.validation, sampling=self.config.data.sampling, progress=False
+        ).accuracy()
         mean = mean_accuracy(by_class)
         self._write({"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class})
         return f"step {self.step}: validation accuracy {100 * mean:.2f}"
 
     def _write(self, line: dict[str, Any]) -> None:
-        with (self.config.out / "log.jsonl").open("a", encoding="utf-8") as file:
+        with (self.config.out / LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
@@ -187,32 +209,54 @@ class Trainer:
 
     def restore(self, path: Path) -> None:
         state = checkpoint.load(path)
-        saved, ours = state["config"], json.loads(to_json(self.config))
-        for key in ("model", "data", "augment", "loss", "steps", "batch_size", "seed", "lr", "backbone_lr"):
-            if saved[key] != ours[key]:
-                raise ConfigError(f"the run in {path.parent} was started with another {key}; resume it as it was")
+        saved, ours = (_flat(config) for config in (state["config"], json.loads(to_json(self.config))))
+        for key in sorted(ours.keys() - MAY_CHANGE):
+            if saved.get(key) != ours[key]:
+                was = f"{key} {saved.get(key)}, not {ours[key]}"
+                raise ConfigError(f"the run in {path.parent} was started with {was}; resume it as it was")
         self.step, self.seconds = state["step"], state["seconds"]
         self.module.load_state_dict(state["module"])
         self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
+def make_fabric(config: TrainConfig) -> Fabric:
+    """The device and the arithmetic, by Lightning Fabric."""
+    if config.accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("accelerator is cuda, but there is no such device here; expected auto or cpu")
+    if config.accelerator == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("accelerator is mps, but there is no such device here; expected auto or cpu")
+    cuda = torch.cuda.is_available() and config.accelerator in ("auto", "cuda")
+    precision = ("bf16-mixed" if cuda else "32-true") if config.precision == "auto" else config.precision
+    fabric = Fabric(accelerator=config.accelerator, devices=1, precision=precision)
+    fabric.launch()
+    return fabric
+
+
+def make_bank(split: PreparedSplit, device: torch.device) -> ImageBank | None:
+    """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
+    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
+        return None
+    return ImageBank(split.images, device)
+
+
 def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch.optim.Optimizer:
     """AdamW with a rate for the backbone and one for the rest; each group knows its peak rate."""
+    module.model.backbone.requires_grad_(config.backbone_lr > 0)
     backbone = list(module.model.backbone.parameters())
-    for parameter in backbone:
-        parameter.requires_grad_(config.backbone_lr > 0)
     rest = [*module.model.head.parameters(), *module.loss.parameters()]
     groups = [
-        {"params": [p for p in rest if p.requires_grad], "peak": config.lr, "weight_decay": 0.0},
-        {
-            "params": [p for p in backbone if p.requires_grad],
-            "peak": config.backbone_lr,
-            "weight_decay": config.weight_decay,
-        },
+        (rest, config.lr, 0.0),
+        ([p for p in backbone if p.ndim > 1], config.backbone_lr, config.weight_decay),
+        ([p for p in backbone if p.ndim <= 1], config.backbone_lr, 0.0),
     ]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
+    trained = [([p for p in params if p.requires_grad], peak, decay) for params, peak, decay in groups]
+    return torch.optim.AdamW(
+        [{"params": params, "peak": peak, "weight_decay": decay} for params, peak, decay in trained if params],
+        lr=config.lr,
+        betas=config.betas,
+        fused=fused,
+    )
 
 
 def schedule(step: int, config: TrainConfig) -> float:
@@ -229,20 +273,41 @@ def to_json(config: TrainConfig) -> str:
 
 def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
     """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average."""
+    try:
+        return _train(config, splits)
+    except OSError as error:
+        raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
+
+
+def _train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
     last = checkpoint.latest(config.out)
     if last and not config.resume:
         raise ConfigError(f"{config.out} holds another run; give --resume to continue it, or another --out")
+    if config.resume and not last:
+        raise ConfigError(f"{config.out} holds no checkpoint to resume from; start it without --resume")
+    if not last and config.out.is_dir() and {path.name for path in config.out.iterdir()} - {CONFIG, LOG}:
+        raise ConfigError(f"{config.out} holds something else; expected a new or empty folder for a run")
     config.out.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(config, splits)
     if last:
         trainer.restore(last)
     else:
-        (config.out / "config.json").write_text(to_json(config), encoding="utf-8")
+        (config.out / LOG).unlink(missing_ok=True)  # of a run that ended before its first checkpoint
+        with whole_file(config.out / CONFIG) as file:
+            file.write_text(to_json(config), encoding="utf-8")
     trainer.fit()
     model = trainer.averaged()
     if trainer.step == config.steps:
         model.save_pretrained(config.out)
     return model
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their names on the command line, such as model.dim."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
 
 
 def _progress() -> Progress:

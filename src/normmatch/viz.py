@@ -8,7 +8,6 @@ Images are (H, W, 3) uint8 or (3, H, W) floats in [0, 1]; everything may be a nu
 have pixel centres at +0.5, so keypoints are drawn as they are. matplotlib comes with `pip install "normmatch[viz]"`.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from normmatch.errors import InputError
+from normmatch.io import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,14 +146,11 @@ def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(FORMATS)}.")
-    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{suffix}")
     try:
-        figure.savefig(partial, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
-        os.replace(partial, path)
+        with whole_file(path) as temporary:
+            figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
     except OSError as error:
         raise InputError(f"The picture {path} cannot be written: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 # ---- what the functions above share ----

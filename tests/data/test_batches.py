@@ -8,7 +8,8 @@ from torch.utils.data import DataLoader
 from normmatch.benchmark import bench_data
 from normmatch.config import AugmentConfig
 from normmatch.data.batches import EvalBatches, ImageBank, TrainBatches, batch_images
-from normmatch.data.pairs import PreparedObject, PreparedSplit, Sampling, sample_pair_list
+from normmatch.data.pair_lists import sample_pair_list
+from normmatch.data.pairs import PreparedObject, PreparedSplit, Sampling
 from normmatch.errors import ConfigError, DataError
 
 SIZE = 48
@@ -96,6 +97,24 @@ def test_matches_are_the_same_names_in_the_pixels(split: PreparedSplit, sampling
                 assert batch["mask1"][b].sum() == (row >= 0).sum()
     assert (unmatched > 0) == (sampling == "all")
     assert (flipped > 0) == (flip > 0)
+
+
+@pytest.mark.parametrize("sampling", ["intersection", "inclusion", "all"])
+def test_covered_keypoints_leave_both_images(sampling: Sampling) -> None:
+    """Both objects have all names, so a point without a partner could only be one whose partner was covered."""
+    rng = np.random.default_rng(0)
+    objects = [
+        PreparedObject("cat", NAMES, rng.uniform(0, SIZE, (9, 2)).astype(np.float32), f"{i}.jpg", (SIZE, SIZE))
+        for i in range(4)
+    ]
+    split = PreparedSplit(np.zeros((4, SIZE, SIZE, 3), np.uint8), objects)
+    config = AugmentConfig(affine=0, photometric=0, mixup=0, cutmix=0.5, erase=0.5, cover_area=(0.1, 0.3))
+    batch = TrainBatches(split, 64, seed=0, sampling=sampling, augment=config)[0]
+    count = batch["mask0"].sum(1)
+    assert torch.equal(count, batch["mask1"].sum(1))
+    assert torch.equal(count, (batch["matches0"] >= 0).sum(1))
+    assert 2 <= count.min() < 6
+    assert count.max() == 9
 
 
 def test_classes_have_equal_chances(split: PreparedSplit) -> None:

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shlex
 import shutil
 import signal
 import time
@@ -18,11 +19,13 @@ import pytest
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from normmatch.cli import main
 from normmatch.data import cache, crops
 from normmatch.data.cache import load_prepared, prepare
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, PreparedSplit, Split
 from normmatch.data.workers import run_tasks
 from normmatch.errors import DataError
+from normmatch.io import locked
 
 COLOURS = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255)])
 NAMES = ("red", "green", "blue")
@@ -245,12 +248,67 @@ def test_stale_cache_is_noticed_and_rebuilt(tmp_path: Path) -> None:
         (dataclasses.replace(dataset, protocol="bbgm"), "protocol is nmt and not bbgm"),
         (dataclasses.replace(dataset, name="other"), "dataset is dots and not other"),
     ):
-        with pytest.raises(DataError, match=f"{word}.*normmatch data prepare dots"):
+        with pytest.raises(DataError, match=f"{word}.*prepare the dataset again"):
             load_prepared(tmp_path / "cache", changed)
     with pytest.raises(DataError, match="image size is 96 and not 128"):
         load_prepared(tmp_path / "cache", dataset, 128)
     assert prepare(moved, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 0
     load_prepared(tmp_path / "cache", moved, SIZE)
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def test_leftovers_of_a_killed_rebuild_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the old cache was put aside and before the new one had its name."""
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    replace = os.replace
+
+    def killed(source: Path, target: Path) -> None:
+        if Path(target).name == "cache":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(dataset, tmp_path / "cache", 32, workers=1, progress=False)
+    monkeypatch.undo()
+    assert sorted(os.listdir(tmp_path)) == ["cache.partial", "cache.stale", "images"]
+    for size in (SIZE, 32):  # the second time there is an old cache to put aside again
+        prepare(dataset, tmp_path / "cache", size, workers=1, progress=False)
+        (tmp_path / "cache.stale").mkdir(exist_ok=True)
+        (tmp_path / "cache.stale" / "images.npy").touch()
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    load_prepared(tmp_path / "cache", dataset, SIZE)
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    fill = cache._fill
+
+    def meanwhile(*args: object) -> list[str]:
+        with pytest.raises(DataError, match=r"Another process is preparing .*cache; wait"):
+            prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+        return fill(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cache, "_fill", meanwhile)
+    assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).objects == 6
+    with locked(tmp_path / ".cache.lock"):  # what is finished may be used all the same
+        assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 6
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def _die_locked(path: Path) -> None:
+    with locked(path):
+        os._exit(9)
+
+
+def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_die_locked, args=(tmp_path / ".cache.lock",))
+    child.start()
+    child.join()
+    assert (child.exitcode, os.listdir(tmp_path)) == (9, [".cache.lock"])
+    prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1, progress=False)
     assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
 
 
@@ -260,6 +318,41 @@ def test_changed_image_file_is_noticed(tmp_path: Path) -> None:
     Image.new("RGB", (160, 120)).save(tmp_path / "images" / "image3.png")
     with pytest.raises(DataError, match="image files have changed"):
         load_prepared(tmp_path / "cache", dataset)
+
+
+@pytest.mark.parametrize("row", [0, 239])
+def test_changed_pixels_of_the_same_size_are_noticed(tmp_path: Path, row: int) -> None:
+    """A BMP has as many bytes whatever it shows; this one has more than are read at either end."""
+    pixels = np.zeros((240, 320, 3), np.uint8)
+    path = tmp_path / "a.bmp"
+    Image.fromarray(pixels).save(path)
+    item = AnnotatedObject(path, "thing", ("a",), np.array([[9, 9]], np.float32))
+    dataset = Dataset("one", "nmt", {"train": Split((item,))})
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    pixels[row, 5] = 1
+    Image.fromarray(pixels).save(path)
+    with pytest.raises(DataError, match="image files have changed"):
+        load_prepared(tmp_path / "cache", dataset)
+
+
+def test_the_command_to_rebuild_runs_as_printed(tmp_path: Path) -> None:
+    root = tmp_path / "own data"
+    dataset = make_dataset(root)
+    items = [item for split in dataset.splits.values() for item in split.objects]
+    lines = [
+        f"{item.image.name},thing,{name},{x},{y}"
+        for item in items
+        for name, (x, y) in zip(item.names, item.keypoints.tolist(), strict=True)
+    ]
+    (root / "points.csv").write_text("\n".join(["image,class,name,x,y", *lines]))
+    folder = root / "prepared" / "folder-nmt-32"
+    for damage in (lambda: None, lambda: (folder / "images.npy").unlink()):  # not prepared yet, then spoilt
+        damage()
+        with pytest.raises(DataError, match="run `normmatch data prepare folder --root ") as error:
+            load_prepared(folder)
+        command = shlex.split(str(error.value).split("`")[1])
+        main([*command[1:], "--workers", "1"])
+        assert sum(len(split.objects) for split in load_prepared(folder, size=32).values()) == 6
 
 
 def test_moved_dataset_keeps_its_cache(tmp_path: Path) -> None:
@@ -319,17 +412,15 @@ def break_images(dataset: Dataset) -> Dataset:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_unreadable_images_are_skipped_and_named(
-    tmp_path: Path, workers: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unreadable_images_are_skipped_and_named(tmp_path: Path, workers: int) -> None:
     dataset = break_images(make_dataset(tmp_path / "images"))
-    report = prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False)
+    words = r"2 of 6 objects of dots were skipped, and 2 pairs with them; the first: .*image3\.png"
+    with pytest.warns(UserWarning, match=words):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False)
     assert (report.objects, len(report.skipped), report.dropped_pairs) == (4, 2, 2)
     assert "image3.png" in report.skipped[0]
     assert "(200.0, 10.0, 30.0, 30.0)" in report.skipped[1]
     assert "image5.png" in report.skipped[1]
-    assert "2 of 6 objects of dots were skipped, and 2 pairs with them" in caplog.text
-    assert "image3.png" in caplog.text
     split = load_prepared(tmp_path / "cache", dataset)["test"]
     assert [item.source for item in split.objects] == ["image1.png"]
     assert split.pairs is not None
@@ -342,7 +433,8 @@ def test_unreadable_images_are_skipped_and_named(
 def test_pairs_are_renumbered(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "images")
     dataset.splits["test"].objects[0].image.unlink()
-    report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    with pytest.warns(UserWarning, match="1 of 6 objects"):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     split = load_prepared(tmp_path / "cache", dataset)["test"]
     assert report.dropped_pairs == 1
     assert [item.source for item in split.objects] == ["image3.png", "image5.png"]
@@ -357,7 +449,8 @@ def test_strict_names_the_file(tmp_path: Path, workers: int) -> None:
     with pytest.raises(DataError, match=r"image3\.png"):
         prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False, strict=True)
     assert not (tmp_path / "cache").exists()
-    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    with pytest.warns(UserWarning, match="1 of 6 objects"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     with pytest.raises(DataError, match=r"image3\.png"):  # also where a cache without it is there already
         prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False, strict=True)
 
@@ -393,7 +486,8 @@ def test_dead_worker_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return read_crop(item)
 
     monkeypatch.setattr(cache, "read_crop", die_on_one)
-    report = prepare(dataset, tmp_path / "cache", SIZE, workers=2, progress=False)
+    with pytest.warns(UserWarning, match="1 of 12 objects"):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=2, progress=False)
     assert report.objects == 11
     assert len(report.skipped) == 1
     assert "image4.png" in report.skipped[0]

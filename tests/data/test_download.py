@@ -189,23 +189,36 @@ def test_install_downloads_and_unpacks(server: Server, tmp_path: Path, monkeypat
     assert (tmp_path / "root" / "archives" / "x.tar").is_file()
 
 
-def test_find_prefers_the_official_name(tmp_path: Path) -> None:
-    source = Source(("http://127.0.0.1:9/Set.zip", "http://127.0.0.1:9/Set.tar.gz"), also=("Set*",))
-    for name in ("Set-1.tar", "Set-2.tar", "Set.zip.host.part", "Set-notes.txt"):
-        (tmp_path / name).write_bytes(b"")
-    assert [path.name for path in find(source, tmp_path)] == ["Set-1.tar", "Set-2.tar"]
+def names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+def test_find_prefers_the_official_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = ("http://127.0.0.1:9/Set.zip", "http://127.0.0.1:9/Set.tar.gz")
+    monkeypatch.setitem(SOURCES, "willow", (Source(urls),))
+    for file, member in (("b.tar", "./WILLOW-ObjectClass/x"), ("a.tar", "WILLOW-ObjectClass/y"), ("c.tar", "Other/x")):
+        make_tar(tmp_path / file, member)
+    (tmp_path / "cut.tar").write_bytes(b"cut")
+    (tmp_path / "a.tar.host.part").write_bytes((tmp_path / "a.tar").read_bytes())
+    with pytest.warns(UserWarning, match=r"cut\.tar is passed over"):
+        assert names(find("willow", tmp_path)) == ["a.tar", "b.tar"]
     (tmp_path / "Set.tar.gz").write_bytes(b"")
-    assert [path.name for path in find(source, tmp_path)] == ["Set.tar.gz"]
+    assert names(find("willow", tmp_path)) == ["Set.tar.gz"]
 
 
 def test_find_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no voc2011_pairs\.npz in .*github\.com"):
-        find(SOURCES["pascal-voc"][2], tmp_path)
     with pytest.raises(DataError, match="is not a folder"):
-        find(SOURCES["willow"][0], tmp_path / "nowhere")
+        find("willow", tmp_path / "nowhere")
+    make_tar(tmp_path / "other.tar", "Other/x")
+    with pytest.raises(DataError, match=r"no WILLOW-ObjectClass_dataset\.zip in .*: get it from http"):
+        find("willow", tmp_path)
+    make_tar(tmp_path / "mine.tar", "TrainVal/x")
+    with pytest.raises(DataError, match=r"no voc2011_pairs\.npz in .*github\.com"):  # no archive can replace it
+        find("pascal-voc", tmp_path)
 
 
 def test_sources_are_well_formed() -> None:
+    assert set(download.TOP_FOLDERS) == set(SOURCES)
     for sources in SOURCES.values():
         for source in sources:
             assert len(source.urls) >= 2
@@ -215,10 +228,18 @@ def test_sources_are_well_formed() -> None:
 
 @pytest.mark.parametrize(
     ("name", "files"),
-    [("spair-71k", 1), ("willow", 1), ("hpatches", 1), ("pascal-voc", 5)],
+    [
+        ("spair-71k", ["SPair-71k-sample.tar"]),
+        ("willow", ["WILLOW-Duck-sample.tar"]),
+        ("hpatches", ["hpatches-400.tar"]),
+        (
+            "pascal-voc",
+            ["voc2011_pairs.npz", "VOC2011-annotations.tar.xz", *(f"VOC2011-objects-{i}.tar" for i in (1, 2, 3))],
+        ),
+    ],
 )
-def test_archives_beside_the_checkout(shared_datasets: Path, name: str, files: int) -> None:
-    assert len([path for source in SOURCES[name] for path in find(source, shared_datasets)]) == files
+def test_archives_beside_the_checkout(shared_datasets: Path, name: str, files: list[str]) -> None:
+    assert names(find(name, shared_datasets)) == files
 
 
 def test_install_from_real_archives(shared_datasets: Path, tmp_path: Path) -> None:

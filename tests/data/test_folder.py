@@ -108,7 +108,7 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path) -> None:
 def test_coco(tmp_path: Path) -> None:
     dataset = folder.load(coco(tmp_path), val_share=0)
     objects = dataset.splits["train"].objects
-    assert dataset.skipped == {"annotation without a labelled keypoint": 1}
+    assert dataset.skipped == {"annotations without a labelled keypoint": 1}
     assert [item.image for item in objects] == [tmp_path / "images" / f"{i}.png" for i in (1, 2, 3)]
     assert (objects[0].names, objects[0].box, objects[0].label) == (
         ("eye", "nose"),
@@ -148,6 +148,12 @@ def test_given_validation_is_kept(tmp_path: Path) -> None:
     body = rows("a.png", extra=",val") + rows("b.png", "c.png", extra=",train")
     splits = folder.load(write_csv(tmp_path, body, HEADER.strip() + ",split\n")).splits
     assert {name: len(split.objects) for name, split in splits.items()} == {"train": 2, "val": 1}
+
+
+@pytest.mark.parametrize("images", [2, 3])
+def test_too_few_photographs_for_a_validation_split(tmp_path: Path, images: int) -> None:
+    splits = folder.load(write_csv(tmp_path, rows(*["a.png", "b.png", "c.png"][:images]))).splits
+    assert {name: len(split.objects) for name, split in splits.items()} == {"train": images}
 
 
 def test_val_share_out_of_range(tmp_path: Path) -> None:
@@ -271,6 +277,7 @@ def edit(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("annotations.0.keypoints.1", True, "annotation 10: True is no pixel"),
         ("annotations.0.keypoints.2", "2", "annotation 10: the visibility"),
         ("annotations.0.bbox", [1, 2, 0, 5], "annotation 10: the box is 0 wide"),
+        ("annotations.0.bbox", [0, 0, 0, 0], "annotation 10: the box is 0 wide"),
         ("annotations.0.bbox", [1, 2, 3], "annotation 10: the box must be"),
         ("annotations.0.bbox.2", 1e300, "annotation 10: 1e.300 is no pixel"),
         ("categories.0.keypoints", ["eye", "eye", "tail"], "annotation 10: the keypoints of its category"),

@@ -127,7 +127,8 @@ def test_bad_files_are_skipped_and_counted(photos: Path) -> None:
     (photos / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (photos / "notes.txt").write_text("no image")
     layouts.make_image(photos / "tiny.png", (4, 4))
-    dataset = homography.load(photos, per_image=1)
+    with pytest.warns(UserWarning, match=r"left out: 1 images that cannot be read \(first: photos/cut\.png\)\.$"):
+        dataset = homography.load(photos, per_image=1)
     assert dict(dataset.skipped) == {"images that cannot be read": 1, "images that are too small": 1}
     assert sum(len(split.pairs) for split in dataset.splits.values() if split.pairs is not None) == 6
 

@@ -66,7 +66,8 @@ def test_bad_files_are_skipped_and_counted(root: Path) -> None:
     layouts.make_image(top / "i_still" / "6.png")
     layouts.make_image(top / "v_empty" / "2.ppm")
     (top / "v_file").write_text("not a folder")
-    dataset = hpatches.load(root, grid=4)
+    with pytest.warns(UserWarning, match=r"2 images that are missing or broken \(first: i_still/2\.ppm\)"):
+        dataset = hpatches.load(root, grid=4)
     assert dataset.skipped["images that are missing or broken"] == 2
     assert dataset.skipped["images without their homography"] == 2
     assert dataset.skipped["images of a name that is there already"] == 1

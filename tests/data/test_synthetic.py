@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from normmatch.data import folder, synthetic
+from normmatch.data import synthetic
+from normmatch.data.catalog import open_dataset
 from normmatch.data.figures import FIGURES, MIN_GAP, WHITE, sketch
 from normmatch.errors import DataError, InputError
 
@@ -173,7 +174,8 @@ def test_write_is_read_by_the_folder_loader(tmp_path: Path) -> None:
     root = tmp_path / "figures"
     root.mkdir()  # an empty folder will do
     synthetic.write(root, 16, 48, 1)
-    dataset = folder.load(root)
+    dataset = open_dataset("synthetic", root)
+    assert dataset.name == "synthetic"
     assert {name: len(split.objects) for name, split in dataset.splits.items()} == {"train": 64, "val": 16}
     for split in ("train", "val"):
         made = synthetic.make(16 if split == "train" else 4, 48, 1, split)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from normmatch.data import unpack as module
-from normmatch.data.unpack import unpack
+from normmatch.data.unpack import top_folder, unpack
 from normmatch.errors import DataError
 
 FILES = {"set/a.txt": b"alpha", "set/sub/b.txt": b"beta" * 500, "top.txt": b"gamma"}
@@ -214,3 +214,17 @@ def test_target_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(DataError, match="cannot unpack into"):
         unpack([make_tar(tmp_path / "x.tar", FILES)], tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["", "gz", "xz", "bz2"])
+def test_top_folder_of_a_tar(tmp_path: Path, kind: str) -> None:
+    assert top_folder(make_tar(tmp_path / "x.tar", FILES, kind)) == "set"
+
+
+def test_top_folder_of_other_archives(tmp_path: Path) -> None:
+    assert top_folder(make_zip(tmp_path / "x.zip", {"./": b"", "._set": b"", "./set/a": b""})) == "set"
+    assert top_folder(make_tar(tmp_path / "none.tar", {})) is None
+    for content in (b"", b"cut", b"\x1f\x8b cut", b"PK\x03\x04 cut"):
+        (tmp_path / "broken.tar").write_bytes(content)
+        assert top_folder(tmp_path / "broken.tar") is None
+    assert top_folder(tmp_path / "nowhere.tar") is None

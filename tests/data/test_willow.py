@@ -24,13 +24,19 @@ def root(tmp_path: Path) -> Path:
 def test_twenty_training_images_a_class(root: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing to warn of here
-        splits = [willow.load(root, seed).splits for seed in (0, 0, 1)]
+        splits = [willow.load(root, seed=seed).splits for seed in (0, 0, 1)]
     for split in splits:
-        assert Counter(obj.label for obj in split["train"].objects) == {"Car": 20, "Duck": 20}
+        assert Counter(obj.label for obj in split["train"].objects) == {"Car": 16, "Duck": 16}
+        assert Counter(obj.label for obj in split["val"].objects) == {"Car": 4, "Duck": 4}
         assert Counter(obj.label for obj in split["test"].objects) == {"Car": 4, "Duck": 4}
-        assert not {o.image for o in split["train"].objects} & {o.image for o in split["test"].objects}
-    tests = [[obj.image.name for obj in split["test"].objects] for split in splits]
-    assert tests[0] == tests[1] != tests[2]
+        assert len({obj.image for part in split.values() for obj in part.objects}) == 48
+    for name in ("val", "test"):
+        chosen = [[obj.image.name for obj in split[name].objects] for split in splits]
+        assert chosen[0] == chosen[1] != chosen[2]
+    assert {name: len(s.objects) for name, s in willow.load(root, val_share=0).splits.items()} == {
+        "train": 40,
+        "test": 8,
+    }
 
 
 def test_keypoints_are_named_by_number_and_half_a_pixel_off_matlab(root: Path) -> None:
@@ -46,7 +52,13 @@ def test_small_class_is_halved_with_a_warning(tmp_path: Path) -> None:
     layouts.make_willow(tmp_path, ("Face",), images=21)
     with pytest.warns(UserWarning, match="Face has 21 usable images"):
         splits = willow.load(tmp_path).splits
-    assert (len(splits["train"].objects), len(splits["test"].objects)) == (10, 11)
+    assert {name: len(split.objects) for name, split in splits.items()} == {"train": 8, "val": 2, "test": 11}
+
+
+def test_too_few_images_for_a_validation_split(tmp_path: Path) -> None:
+    layouts.make_willow(tmp_path, ("Face",), images=7)
+    with pytest.warns(UserWarning, match="Face has 7 usable images"):
+        assert {name: len(s.objects) for name, s in willow.load(tmp_path).splits.items()} == {"train": 3, "test": 4}
 
 
 def test_bad_files_are_skipped_and_counted(root: Path) -> None:
@@ -58,13 +70,16 @@ def test_bad_files_are_skipped_and_counted(root: Path) -> None:
     scipy.io.savemat(folder / "more_3.mat", {"pts_coord": np.full((2, 10), np.nan)})
     scipy.io.savemat(folder / "more_4.mat", {"other": 1})
     layouts.make_image(folder / "car_0001.jpg")
-    dataset = willow.load(root)
+    with pytest.warns(
+        UserWarning, match=r"willow is not whole, left out: 4 images with a broken .mat \(first: Car/more_1.png"
+    ):
+        dataset = willow.load(root)
     assert dict(dataset.skipped) == {
         "images without their .mat": 1,
         "images with a broken .mat": 4,
         "images of a name that is there already": 1,
     }
-    assert len(dataset.splits["train"].objects) + len(dataset.splits["test"].objects) == 48
+    assert sum(len(split.objects) for split in dataset.splits.values()) == 48
 
 
 def test_errors_are_one_sentence(tmp_path: Path) -> None:
@@ -73,7 +88,7 @@ def test_errors_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no folder of a WILLOW class"):
         willow.load(tmp_path)
     (tmp_path / "Duck").mkdir()
-    with pytest.raises(DataError, match="has no image"):
+    with pytest.raises(DataError, match=r"has no image .* \(nothing was found\)"):
         willow.load(tmp_path)
 
 

@@ -52,7 +52,7 @@ def output_of(module: nn.Module, backbone: nn.Module, image: Tensor) -> Tensor:
     return seen[0]
 
 
-# ------------------------------------------------------------------------------------------------- maps and layers
+# ------------------------------------------------------------------------------------------------------ maps and layers
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -116,7 +116,7 @@ def test_the_mean_and_deviation_of_the_backbone() -> None:
     torch.testing.assert_close(output_of(backbone.net.patch_embed.proj, backbone, image), expected)
 
 
-# ------------------------------------------------------------------------------------------------------ image sizes
+# ---------------------------------------------------------------------------------------------------------- image sizes
 
 
 @pytest.mark.parametrize("size", [(16, 16), (32, 48), (160, 160), (208, 64)])
@@ -170,7 +170,7 @@ def test_an_image_size_that_cannot_be_is_found_at_once(name: str, layers: tuple[
     assert "\n" not in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------------------------------ VGG16
+# ---------------------------------------------------------------------------------------------------------------- VGG16
 
 
 def test_vgg16_gives_relu4_2_and_relu5_1(vgg16: Any) -> None:
@@ -217,7 +217,7 @@ def test_vgg16_of_a_tiny_image(vgg16: Any) -> None:
         vgg16(torch.rand(1, 3, 8, 20))
 
 
-# ---------------------------------------------------------------------------------------------- weights from the hub
+# ------------------------------------------------------------------------------------------------- weights from the hub
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_random_weights_ask_no_hub(hub: dict[str, Path]) -> None:
     make_backbone("test_vit", (3, 5), 64, "random")
 
 
-# ------------------------------------------------------------------------------------------------ weights from a file
+# -------------------------------------------------------------------------------------------------- weights from a file
 
 
 @pytest.mark.parametrize("precision", ["full", "half"])
@@ -321,7 +321,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         assert "\n" not in message
 
 
-# --------------------------------------------------------------------------------------------- what cannot be a backbone
+# -------------------------------------------------------------------------------------------- what cannot be a backbone
 
 
 @pytest.mark.parametrize("name", ["vit_smal_patch14", "resnet5000", "", "vgg", "hf-hub:timm/test_vit", "no/such.model"])

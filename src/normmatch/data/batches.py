@@ -19,16 +19,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from normmatch.config import AugmentConfig
-from normmatch.data.pairs import (
-    ClassPairs,
-    KeypointPair,
-    PairList,
-    PreparedSplit,
-    Sampling,
-    class_pairs,
-    collate,
-    pair_points,
-)
+from normmatch.data.pair_lists import ClassPairs, PairList, class_pairs
+from normmatch.data.pairs import Images, KeypointPair, PreparedSplit, Sampling, collate, pair_points
 from normmatch.data.transforms import fit_plan, make_plan, paint, swap_left_right
 from normmatch.errors import ConfigError, DataError
 
@@ -36,7 +28,7 @@ from normmatch.errors import ConfigError, DataError
 class ImageBank:
     """All crops of a split in the memory of a device (PascalVOC's training crops at 378 px: 3 GB)."""
 
-    def __init__(self, images: np.ndarray, device: torch.device | str) -> None:
+    def __init__(self, images: Images, device: torch.device | str) -> None:
         self.images = torch.empty(images.shape, dtype=torch.uint8, device=device)  # (n, S, S, 3)
         for start in range(0, len(images), 256):  # in pieces, so that a memory map is never in RAM as a whole
             self.images[start : start + 256] = torch.from_numpy(np.array(images[start : start + 256]))

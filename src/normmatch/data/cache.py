@@ -10,36 +10,36 @@ where it stopped. It gets its final name when it is complete.
 
 import errno
 import json
-import logging
+import operator
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from normmatch.data.crops import move_keypoints, read_crop, resize_crop
+from normmatch.data.crops import crop_keypoints, read_crop, resize_crop
 from normmatch.data.image_file import ImageFile
 from normmatch.data.manifest import (
     VERSION,
     all_objects,
     describe,
     differences,
+    how_to_prepare,
     partial_folder,
     read_manifest,
     source_names,
 )
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, PreparedObject, PreparedSplit
-from normmatch.data.workers import cores, run_tasks
+from normmatch.data.workers import cores, run_tasks, show_progress
 from normmatch.errors import DataError, NormMatchError
+from normmatch.io import locked, write_json
 
 FILES = ("images.npy", "objects.json", "manifest.json", "done.jsonl")
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,7 @@ class PrepareReport:
 
 
 def prepare(
-    dataset: Dataset,
-    folder: Path,
-    size: int,
-    workers: int | None = None,
-    progress: bool = True,
-    strict: bool = False,
+    dataset: Dataset, folder: Path, size: int, workers: int | None = None, progress: bool = True, strict: bool = False
 ) -> PrepareReport:
     """Decode, warp, crop and resize every object of `dataset` to (size, size), into the cache `folder`.
 
@@ -68,10 +63,8 @@ def prepare(
         workers: number of processes; None is one a core, 1 stays in this process.
         strict: raise on an image that cannot be used (own data) instead of skipping and counting it (benchmark).
     """
-    start = time.monotonic()
     folder = Path(folder).resolve()
-    items = all_objects(dataset)
-    if not items:
+    if not all_objects(dataset):
         raise DataError(f"The dataset {dataset.name} has no objects to prepare.")
     if not 8 <= size <= 4096:
         raise DataError(f"The size of the prepared images is {size}; expected 8 to 4096 pixels.")
@@ -79,28 +72,24 @@ def prepare(
     try:
         if earlier := _earlier_report(folder, manifest, strict):
             return earlier
-        partial = _open_partial(folder, manifest)
-        crops = _read_journal(partial)
-        reused = len(crops)
-        skipped = _fill(partial, items, crops, size, workers or cores(), progress, strict)
-        if not crops:
-            raise DataError(f"No image of {dataset.name} can be used, of {len(items)}; the first: {skipped[0]}")
-        dropped = _finish(partial, folder, dataset, {**manifest, "skipped": skipped}, crops)
+        with locked(folder.with_name(f".{folder.name}.lock")):
+            report = _build(dataset, folder, manifest, workers or cores(), progress, strict)
     except OSError as error:
         raise _disk_error(folder, error) from error
-    if skipped:
-        logger.warning(
-            "%d of %d objects of %s were skipped, and %d pairs with them; the first: %s",
-            *(len(skipped), len(items), dataset.name, dropped, " ".join(skipped[:3])),
+    if report.skipped:
+        warnings.warn(
+            f"{len(report.skipped)} of {report.objects + len(report.skipped)} objects of {dataset.name} were skipped, "
+            f"and {report.dropped_pairs} pairs with them; the first: {' '.join(report.skipped[:3])}",
+            stacklevel=2,
         )
-    return PrepareReport(folder, len(crops), reused, tuple(skipped), dropped, time.monotonic() - start)
+    return report
 
 
 def load_prepared(folder: Path, expected: Dataset | None = None, size: int | None = None) -> dict[str, PreparedSplit]:
     """Open a finished cache; with `expected` or `size`, raise a DataError unless it was made of exactly that."""
     folder = Path(folder).resolve()
     manifest = read_manifest(folder)
-    rebuild = f"run `normmatch data prepare {manifest['dataset']}` again to rebuild it"
+    rebuild = f"{how_to_prepare(folder)} again to rebuild it"
     wanted = {"version": VERSION, **(describe(expected) if expected else {}), **({"size": size} if size else {})}
     if differing := differences(manifest, wanted):
         raise DataError(f"The cache {folder} does not fit: {', '.join(differing)}; {rebuild}.")
@@ -110,7 +99,7 @@ def load_prepared(folder: Path, expected: Dataset | None = None, size: int | Non
             raise ValueError(f"images.npy holds {images.dtype} of shape {images.shape}")
         splits = json.loads((folder / "objects.json").read_bytes())
         return {name: _read_split(folder, split, len(images)) for name, split in splits.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"The cache {folder} is damaged ({error}); {rebuild}.") from error
 
 
@@ -134,7 +123,19 @@ def _earlier_report(folder: Path, manifest: Mapping[str, Any], strict: bool) -> 
     return PrepareReport(folder, count, count, tuple(found["skipped"]), found["dropped_pairs"], 0.0)
 
 
-# ------------------------------------------------------------------------------------------------------ building
+def _build(
+    dataset: Dataset, folder: Path, manifest: dict[str, Any], workers: int, progress: bool, strict: bool
+) -> PrepareReport:
+    start = time.monotonic()
+    items = all_objects(dataset)
+    partial = _open_partial(folder, manifest)
+    crops = _read_journal(partial)
+    reused = len(crops)
+    skipped = _fill(partial, items, crops, manifest["size"], workers, progress, strict)
+    if not crops:
+        raise DataError(f"No image of {dataset.name} can be used, of {len(items)}; the first: {skipped[0]}")
+    dropped = _finish(partial, folder, dataset, {**manifest, "skipped": skipped}, crops)
+    return PrepareReport(folder, len(crops), reused, tuple(skipped), dropped, time.monotonic() - start)
 
 
 def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
@@ -145,7 +146,7 @@ def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
     try:
         found = json.loads((partial / "manifest.json").read_bytes())
         same = not differences(found, manifest) and images.stat().st_size > np.prod(shape)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         same = False
     partial.mkdir(parents=True, exist_ok=True)
     if not same:
@@ -160,20 +161,20 @@ def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
         )
     if not same:
         np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
-        _write_json(partial / "manifest.json", manifest)
+        write_json(partial / "manifest.json", manifest)
     return partial
 
 
 def _read_journal(partial: Path) -> dict[int, Box]:
-    """The crops of the rows that are done; a last line that was cut off is done again."""
+    """The crops of the rows that are done; a line that was cut off or damaged is done again."""
     crops: dict[int, Box] = {}
     path = partial / "done.jsonl"
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
         try:
             row, x, y, width, height = json.loads(line)
-        except ValueError:
+            crops[operator.index(row)] = (float(x), float(y), float(width), float(height))
+        except (ValueError, TypeError, RecursionError):
             continue
-        crops[row] = (x, y, width, height)
     return crops
 
 
@@ -193,13 +194,9 @@ def _fill(
         row: (item, images, offset + row * size * size * 3, size) for row, item in enumerate(items) if row not in crops
     }
     failed: dict[int, str] = {}
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    # auto_refresh is off because it is a thread, and the workers may be forks of this process.
-    bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, disable=not progress)
-    with bar, (partial / "done.jsonl").open("a") as journal:
-        drawn = 0.0
-        task = bar.add_task("", total=len(items), completed=len(crops), rate="")
-        for row, result in run_tasks(_prepare_one, tasks, workers):
+    results = run_tasks(_prepare_one, tasks, workers)
+    with (partial / "done.jsonl").open("a") as journal:
+        for row, result in show_progress(results, len(items), len(crops), progress):
             if result is None:
                 result = f"The process that read {items[row].image} was killed; the image may be too large or damaged."
             if isinstance(result, str):
@@ -210,10 +207,6 @@ def _fill(
                 crops[row] = result
                 journal.write(json.dumps([row, *result]) + "\n")
                 journal.flush()
-            bar.update(task, advance=1, rate=f"{bar.tasks[0].speed or 0:.0f} objects/s")
-            if time.monotonic() - drawn > 0.1:
-                bar.refresh()
-                drawn = time.monotonic()
     return [failed[row] for row in sorted(failed)]
 
 
@@ -253,9 +246,10 @@ def _finish(partial: Path, folder: Path, dataset: Dataset, manifest: dict[str, A
             pairs = pairs[whole].tolist()
         splits[name] = {"objects": entries, "pairs": pairs}
         start += len(split.objects)
-    _write_json(partial / "objects.json", splits)
-    _write_json(partial / "manifest.json", {**manifest, "dropped_pairs": dropped})
+    write_json(partial / "objects.json", splits)
+    write_json(partial / "manifest.json", {**manifest, "dropped_pairs": dropped})
     stale = folder.with_name(folder.name + ".stale")
+    shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed right here
     if folder.exists():  # a folder cannot be replaced in one step unless it is empty
         os.replace(folder, stale)
     os.replace(partial, folder)
@@ -268,7 +262,7 @@ def _entry(item: AnnotatedObject, source: str, row: int, crop: Box, size: int) -
     return {
         "label": item.label,
         "names": item.names,
-        "keypoints": move_keypoints(item.keypoints, crop, (size, size)).tolist(),
+        "keypoints": crop_keypoints(item.keypoints, crop, (size, size)).tolist(),
         "source": source,
         "source_size": [round(crop[2]), round(crop[3])],
         "row": row,
@@ -290,16 +284,12 @@ def _read_split(folder: Path, split: Mapping[str, Any], rows: int) -> PreparedSp
     if len(images) and not 0 <= images.rows.min() <= images.rows.max() < rows:
         raise ValueError("objects.json does not fit images.npy")
     pairs = None if split["pairs"] is None else np.array(split["pairs"], dtype=np.int64).reshape(-1, 2)  # (P, 2)
-    return PreparedSplit(cast(np.ndarray, images), objects, pairs)
-
-
-def _write_json(path: Path, content: Any) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content))
-    os.replace(temporary, path)
+    return PreparedSplit(images, objects, pairs)
 
 
 def _disk_error(folder: Path, error: OSError) -> DataError:
+    if isinstance(error, BlockingIOError):
+        return DataError(f"Another process is preparing {folder}; wait until it is done.")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError(f"The disk of {folder} is full; make room and prepare again: it goes on where it stopped.")
     return DataError(f"The cache {folder} cannot be written: {error.strerror or error}.")

@@ -31,7 +31,7 @@ def resize_crop(image: Image.Image, crop: Box, size: tuple[int, int]) -> Image.I
     return image.resize(size, Image.Resampling.BICUBIC, box=edges)
 
 
-def move_keypoints(keypoints: np.ndarray, crop: Box, size: tuple[int, int]) -> np.ndarray:
+def crop_keypoints(keypoints: np.ndarray, crop: Box, size: tuple[int, int]) -> np.ndarray:
     """Keypoints (K, 2) of the image in pixels of the resized crop: x -> (x - xmin) * size / width."""
     x, y, width, height = crop
     moved = (np.asarray(keypoints, dtype=np.float64) - (x, y)) * (size[0] / width, size[1] / height)

@@ -5,6 +5,8 @@ import os
 import shutil
 import ssl
 import time
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -24,7 +26,7 @@ from rich.progress import (
 )
 
 from normmatch import __version__
-from normmatch.data.unpack import is_archive, unpack
+from normmatch.data.unpack import is_archive, top_folder, unpack
 from normmatch.errors import DataError
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -39,7 +41,6 @@ class Source:
 
     urls: tuple[str, ...]  # tried in turn, the official one first
     digest: str | None = None  # "md5:..." or "sha256:..."
-    also: tuple[str, ...] = ()  # patterns of archives that serve in its place, where a user has them
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,14 +58,12 @@ SOURCES: dict[str, tuple[Source, ...]] = {
                 f"{_MIRROR}/VOCtrainval_25-May-2011.tar",
             ),
             digest="md5:6c3384ef61512963050cb5d687e5bf1e",
-            also=("VOC2011-objects*",),
         ),
         Source(
             (
                 "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/shape/poselets/voc2011_keypoints_Feb2012.tgz",
                 f"{_MIRROR}/voc2011_keypoints_Feb2012.tgz",
             ),
-            also=("VOC2011-annotations*",),
         ),
         Source(
             (
@@ -80,7 +79,6 @@ SOURCES: dict[str, tuple[Source, ...]] = {
                 "http://cvlab.postech.ac.kr/research/SPair-71k/data/SPair-71k.tar.gz",
                 f"{_MIRROR}/SPair-71k.tar.gz",
             ),
-            also=("SPair-71k*",),
         ),
     ),
     "willow": (
@@ -89,7 +87,6 @@ SOURCES: dict[str, tuple[Source, ...]] = {
                 "http://www.di.ens.fr/willow/research/graphlearning/WILLOW-ObjectClass_dataset.zip",
                 f"{_MIRROR}/WILLOW-ObjectClass_dataset.zip",
             ),
-            also=("WILLOW*",),
         ),
     ),
     "hpatches": (
@@ -98,9 +95,16 @@ SOURCES: dict[str, tuple[Source, ...]] = {
                 "https://huggingface.co/datasets/vbalnt/hpatches/resolve/main/hpatches-sequences-release.zip",
                 "http://icvl.ee.ic.ac.uk/vbalnt/hpatches/hpatches-sequences-release.tar.gz",
             ),
-            also=("hpatches*",),
         ),
     ),
+}
+
+# Archives of any other name serve as well, if this is what they unpack to.
+TOP_FOLDERS = {
+    "pascal-voc": "TrainVal",
+    "spair-71k": "SPair-71k",
+    "willow": "WILLOW-ObjectClass",
+    "hpatches": "hpatches-sequences-release",
 }
 
 
@@ -124,25 +128,49 @@ def install(name: str, root: Path, archives: Path | None = None) -> list[Path]:
         if archives is None:
             files = [fetch(source, root / "archives") for source in SOURCES[name]]
         else:
-            files = [file for source in SOURCES[name] for file in find(source, archives)]
+            files = find(name, archives)
     except OSError as error:
         raise DataError(f"Cannot read or write {error.filename or root}: {error.strerror or error}.") from error
     unpack(files, root)
     return files
 
 
-def find(source: Source, folder: Path) -> list[Path]:
-    """The source's file in a folder of the user's, by its own name, or else the archives that serve in its place."""
+def find(name: str, folder: Path) -> list[Path]:
+    """The files of the dataset `name` in a folder of the user's.
+
+    They are known by their official names. In place of archives that are not there, all other archives serve that
+    unpack to the dataset's folder; whether these are enough is seen when the dataset is read.
+    """
+    sources = SOURCES[name]
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: expected the folder that holds {source.names[0]}.")
-    for name in source.names:
-        if (folder / name).is_file():
-            _verify(folder / name, source.digest)
-            return [folder / name]
-    found = [path for pattern in source.also for path in sorted(folder.glob(pattern)) if is_archive(path)]
-    if not found:
-        wanted = " or ".join(dict.fromkeys((*source.names, *source.also)))
-        raise DataError(f"There is no {wanted} in {folder}: get it from {source.urls[0]} and put it there.")
+        raise DataError(f"{folder} is not a folder: expected the folder that holds {sources[0].names[0]}.")
+    files, missing = [], []
+    for source in sources:
+        path = next((folder / file for file in source.names if (folder / file).is_file()), None)
+        if path is None:
+            missing.append(source)
+        else:
+            _verify(path, source.digest)
+            files.append(path)
+    others = _others(name, folder, files) if missing else []
+    for source in missing:
+        if not is_archive(Path(source.names[0])) or not others:
+            wanted = " or ".join(dict.fromkeys(source.names))
+            raise DataError(f"There is no {wanted} in {folder}: get it from {source.urls[0]} and put it there.")
+    return files + others
+
+
+def _others(name: str, folder: Path, known: Collection[Path]) -> list[Path]:
+    """The archives of the folder, less the known ones, that unpack to the dataset's folder."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if not is_archive(path) or path in known:
+            continue
+        top = top_folder(path)
+        if top is None:
+            warnings.warn(f"{path} is passed over: it is empty, damaged or no archive.", stacklevel=2)
+        elif top == TOP_FOLDERS[name]:
+            found.append(path)
     return found
 
 

@@ -11,28 +11,30 @@ line, except COCO annotations without a labelled keypoint, which are counted.
 
 import csv
 import io
-import json
 import math
 import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from normmatch.data.coco import coco_rows
+from normmatch.data.hold_out import can_pair, hold_out
+from normmatch.data.layout import Skipped
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, Split
-from normmatch.data.pascal_voc import hold_out
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 
 MAX_BYTES = 512 << 20  # of the annotation file; COCO's own, with 150,000 persons, has 230 MB
 MAX_COORDINATE = 1e6  # pixels; no image is larger
 COLUMNS = ("image", "class", "name", "x", "y")
 BOX_COLUMNS = ("xmin", "ymin", "width", "height")
 SPLITS = ("train", "val", "test")
+
+Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
 
 
 @dataclass
@@ -47,29 +49,32 @@ class _Draft:
     points: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def load(root: Path, val_share: float = 0.2, seed: int = 0) -> Dataset:
+def load(root: Path, val_share: float = 0.2, seed: int = 0, name: str = "folder") -> Dataset:
     """Read a folder of the user's.
 
-    Where no object is marked `val`, a share of the training images of each class becomes that split.
+    Where no object is marked `val`, a share of the training images of each class becomes that split, if there are
+    enough of them.
 
     Args:
         root: the folder with the images and one annotation file.
         val_share: share of the training objects that becomes the split `val`; 0 makes none.
         seed: fixes which ones.
+        name: what the dataset calls itself.
     """
     root = Path(root)
-    if not 0 <= val_share < 1:
-        raise ConfigError(f"val_share is {val_share}; expected at least 0 and less than 1.")
-    skipped: Counter[str] = Counter()
+    skipped = Skipped()
     path = _annotation_file(root)
-    drafts = list(_read_csv(path) if path.suffix.lower() == ".csv" else _read_coco(path, skipped))
+    text = _read_text(path)
+    drafts = _read_objects(
+        root, _csv_rows(path, text) if path.suffix.lower() == ".csv" else coco_rows(path, text, skipped)
+    )
     _check_classes(path, drafts)
     objects: dict[str, tuple[AnnotatedObject, ...]] = {
         split: tuple(_finished(draft) for draft in drafts if draft.split == split) for split in SPLITS
     }
-    if val_share > 0 and objects["train"] and not objects["val"]:
+    if not objects["val"]:
         objects["train"], objects["val"] = hold_out(objects["train"], val_share, seed)
-    return Dataset("folder", "nmt", {name: Split(items) for name, items in objects.items() if items}, skipped)
+    return Dataset(name, "nmt", {split: Split(items) for split, items in objects.items() if items}, skipped)
 
 
 def _annotation_file(root: Path) -> Path:
@@ -100,32 +105,9 @@ def _read_text(path: Path) -> str:
         raise DataError(f"{path} line {line} is not UTF-8 text: save the file as UTF-8.") from error
 
 
-# ---- CSV ----
-
-
-def _read_csv(path: Path) -> list[_Draft]:
-    """One object for each image, or for each image and `object`."""
-    images = _Images(path.parent)
-    drafts: dict[tuple[Path, str], _Draft] = {}
-    for where, row in _rows(path):
-        image, name = images.find(where, _text(where, row, "image")), _text(where, row, "name")
-        new = _Draft(
-            where, image, _text(where, row, "class"), _split(where, row.get("split", "train")), _box(where, row)
-        )
-        draft = drafts.setdefault((image, row.get("object", "")), new)
-        if (new.label, new.box, new.split) != (draft.label, draft.box, draft.split) or name in draft.points:
-            what = f"a second {name!r}" if name in draft.points else "another class, box or split"
-            raise DataError(
-                f"{where}: {what} in the object that begins at {draft.where}; "
-                "several objects of an image need a column `object` that tells them apart."
-            )
-        draft.points[name] = _number(where, "x", row["x"]), _number(where, "y", row["y"])
-    return list(drafts.values())
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The lines of the file with their places, each with a value for every column."""
-    reader = csv.DictReader(io.StringIO(_read_text(path), newline=""), strict=True)
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, Row]]:
+    """The lines of a CSV with their places, each with a value for every column."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [column.strip() for column in reader.fieldnames or ()]
         boxed = set(BOX_COLUMNS) & set(header)
@@ -145,80 +127,30 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error
 
 
-def _text(where: str, row: dict[str, str], column: str) -> str:
-    if not row[column]:
+def _read_objects(root: Path, rows: Iterable[tuple[str, Row]]) -> list[_Draft]:
+    """One object for each image, or for each image and `object`."""
+    images = _Images(root)
+    drafts: dict[tuple[Path, str], _Draft] = {}
+    for where, row in rows:
+        image, name = images.find(where, _text(where, row, "image")), _text(where, row, "name")
+        split = _split(where, row.get("split", "train"))
+        new = _Draft(where, image, _text(where, row, "class"), split, _box(where, row))
+        draft = drafts.setdefault((image, row.get("object", "")), new)
+        if (new.label, new.box, new.split) != (draft.label, draft.box, draft.split) or name in draft.points:
+            what = f"a second {name!r}" if name in draft.points else "another class, box or split"
+            raise DataError(
+                f"{where}: {what} in the object that begins at {draft.where}; "
+                "several objects of an image need a column `object` that tells them apart."
+            )
+        draft.points[name] = _number(where, name, row["x"]), _number(where, name, row["y"])
+    return list(drafts.values())
+
+
+def _text(where: str, row: Row, column: str) -> str:
+    text: str = row[column]
+    if not text:
         raise DataError(f"{where}: the value of `{column}` is empty.")
-    return row[column]
-
-
-def _box(where: str, row: dict[str, str]) -> Box | None:
-    values = [row.get(column, "") for column in BOX_COLUMNS]
-    return _checked_box(where, values) if any(values) else None
-
-
-# ---- COCO ----
-
-
-def _read_coco(path: Path, skipped: Counter[str]) -> list[_Draft]:
-    """One object for each annotation with a labelled keypoint (v > 0)."""
-    try:
-        content = json.loads(_read_text(path))
-    except (ValueError, RecursionError) as error:  # ValueError: also an integer of absurdly many digits
-        raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
-    images, categories, annotations = (_list(path, content, key) for key in ("images", "categories", "annotations"))
-    found, files, classes = _Images(path.parent), _by_id(path, "image", images), _by_id(path, "category", categories)
-    drafts = []
-    for number, annotation in enumerate(annotations):
-        where = f"{path.name} annotation {annotation.get('id', f'number {number}')}"
-        image, category = _lookup(files, annotation.get("image_id")), _lookup(classes, annotation.get("category_id"))
-        if image is None or category is None:
-            raise DataError(f"{where}: its image_id or category_id is not in the file's images or categories.")
-        points = _coco_points(where, annotation.get("keypoints") or [], category.get("keypoints") or [])
-        if not points:
-            skipped["annotation without a labelled keypoint"] += 1
-            continue
-        if not (isinstance(image.get("file_name"), str) and isinstance(category.get("name"), str)):
-            raise DataError(f"{where}: its image needs a `file_name` and its category a `name`.")
-        split, bbox = _split(where, image.get("split", "train")), annotation.get("bbox")
-        box = None if bbox is None else _checked_box(where, bbox)
-        drafts.append(_Draft(where, found.find(where, image["file_name"]), category["name"], split, box, points))
-    return drafts
-
-
-def _list(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
-    items = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise DataError(f"{path} is not a COCO-keypoints file: expected lists of images, annotations and categories.")
-    return items
-
-
-def _by_id(path: Path, kind: str, items: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
-    found: dict[Any, dict[str, Any]] = {}
-    for item in items:
-        key = item.get("id")
-        if not isinstance(key, int | str) or key in found:
-            raise DataError(f"{path}: the {kind} id {key!r} is missing, used twice or no number.")
-        found[key] = item
-    return found
-
-
-def _lookup(items: dict[Any, dict[str, Any]], key: Any) -> dict[str, Any] | None:
-    return items.get(key) if isinstance(key, int | str) else None
-
-
-def _coco_points(where: str, values: Any, names: Any) -> dict[str, tuple[float, float]]:
-    """[x, y, v, x, y, v, ...] by the category's names, without those of v = 0."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise DataError(f"{where}: the keypoints of its category must be a list of different names.")
-    if not isinstance(values, list) or len(values) not in (0, 3 * len(names)):
-        raise DataError(f"{where}: `keypoints` must hold x, y, v for each of the {len(names)} names of its category.")
-    triples = list(zip(names, values[0::3], values[1::3], values[2::3], strict=False))
-    if any(v not in (0, 1, 2) for *_, v in triples):
-        raise DataError(f"{where}: the visibility v of a keypoint is not 0 (not labelled), 1 (hidden) or 2 (visible).")
-    return {name: (_number(where, name, x), _number(where, name, y)) for name, x, y, v in triples if v}
-
-
-# ---- both ----
+    return text
 
 
 class _Images:
@@ -248,9 +180,10 @@ def _number(where: str, what: str, value: Any) -> float:
     return number
 
 
-def _checked_box(where: str, values: Any) -> Box:
-    if not isinstance(values, list) or len(values) != 4:
-        raise DataError(f"{where}: the box must be xmin, ymin, width and height.")
+def _box(where: str, row: Row) -> Box | None:
+    values = [row.get(column, "") for column in BOX_COLUMNS]
+    if all(value == "" for value in values):
+        return None
     x, y, width, height = (_number(where, name, value) for name, value in zip(BOX_COLUMNS, values, strict=True))
     if width <= 0 or height <= 0:
         raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
@@ -284,7 +217,7 @@ def _check_classes(path: Path, drafts: list[_Draft]) -> None:
         if len(group) < 2:
             raise DataError(f"{group[0].where}: this is the only object of the class {label!r}; expected at least 2.")
         _check_names(label, group)
-        if not _share_two(group):
+        if not can_pair(draft.points for draft in group):
             raise DataError(f"{path}: no two objects of the class {label!r} have two keypoint names in common.")
 
 
@@ -299,13 +232,3 @@ def _check_names(label: str, group: list[_Draft]) -> None:
         if len(lonely) == len(draft.points):
             raise DataError(f"{sentence}, nor any other name of this object, so it can never be matched.")
         warnings.warn(f"{sentence}, so it can never be matched; is the name right?", stacklevel=2)
-
-
-def _share_two(group: Iterable[_Draft]) -> bool:
-    seen: set[tuple[str, str]] = set()
-    for draft in group:
-        pairs = set(combinations(sorted(draft.points), 2))
-        if seen & pairs:
-            return True
-        seen |= pairs
-    return False

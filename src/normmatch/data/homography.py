@@ -4,12 +4,11 @@ An object is an image as it is, or warped by a homography, with the same grid of
 """
 
 import zlib
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
-from normmatch.data.layout import image_files, upright_size
+from normmatch.data.layout import Skipped, image_files, main_reasons, upright_size
 from normmatch.data.pairs import AnnotatedObject, Dataset, Split
 from normmatch.errors import ConfigError, DataError
 
@@ -63,18 +62,21 @@ def load(
     """
     folder = Path(folder)
     _check_settings(folder, magnitude, per_image, grid, val_share)
-    skipped: Counter[str] = Counter()
+    skipped = Skipped()
     families = []
     for path in image_files(folder, recursive=True):
         # The seed of an image is its name, so its warps stay when others come or go.
         rng = np.random.default_rng([seed, zlib.crc32(path.relative_to(folder).as_posix().encode())])
         size = upright_size(path)
-        if size is None or min(size) < SMALLEST_IMAGE:
-            skipped["images that cannot be read" if size is None else "images that are too small"] += 1
+        if size is None:
+            skipped.add("images that cannot be read", path)
+        elif min(size) < SMALLEST_IMAGE:
+            skipped.add("images that are too small", path, expected=True)
         else:
             families.append(_warped_copies(path, size, magnitude, per_image, grid, rng))
     if not families:
-        raise DataError(f"{folder} has no readable image ({dict(skipped)}); expected jpg, png or the like.")
+        raise DataError(f"{folder} has no readable image ({main_reasons(skipped)}); expected jpg, png or the like.")
+    skipped.warn(f"the image folder {folder}")
     order = np.random.default_rng(seed).permutation(len(families))
     held = 0
     if val_share > 0 and len(families) > 1:

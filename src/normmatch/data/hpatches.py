@@ -5,22 +5,20 @@
 Image 1 has keypoints on a grid, image k those of their true projections that lie inside it.
 """
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from normmatch.data.homography import grid_points, project, projected_object
-from normmatch.data.layout import find_folder, image_files, upright_size
+from normmatch.data.layout import ZERO_BASED_TO_OURS, Skipped, find_folder, image_files, main_reasons, upright_size
 from normmatch.data.pairs import AnnotatedObject, Dataset, Split
 from normmatch.errors import ConfigError, DataError
 
 LABELS = {"v_": "viewpoint", "i_": "illumination"}
 FEWEST_INSIDE = 2  # a pair with fewer points is no matching problem
 
-# The files' homographies count pixels from 0 with integers at the centres; here centres are at +0.5.
-TO_CENTRES = np.array([[1.0, 0.0, -0.5], [0.0, 1.0, -0.5], [0.0, 0.0, 1.0]])
-FROM_CENTRES = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+# The files' homographies count pixels from 0.
+TO_OURS = np.array([[1.0, 0.0, ZERO_BASED_TO_OURS], [0.0, 1.0, ZERO_BASED_TO_OURS], [0.0, 0.0, 1.0]])
 
 
 def load(root: Path, grid: int = 8) -> Dataset:
@@ -33,7 +31,7 @@ def load(root: Path, grid: int = 8) -> Dataset:
     if grid < 2:
         raise ConfigError(f"grid is {grid}; expected at least 2 keypoints a side.")
     top = find_folder(Path(root), ("hpatches-sequences-release", ".", "hpatches"), "[vi]_*")
-    skipped: Counter[str] = Counter()
+    skipped = Skipped()
     objects: list[AnnotatedObject] = []
     pairs = []
     for folder in sorted(top.glob("[vi]_*")):
@@ -42,7 +40,9 @@ def load(root: Path, grid: int = 8) -> Dataset:
         pairs += [[first, first + i] for i in range(1, len(sequence))]
         objects += sequence
     if not pairs:
-        raise DataError(f"{top} has no sequence with a first image, another one and its homography ({dict(skipped)}).")
+        reasons = main_reasons(skipped)
+        raise DataError(f"{top} has no sequence with a first image, another one and its homography ({reasons}).")
+    skipped.warn("hpatches")
     return Dataset("hpatches", "nmt", {"test": Split(tuple(objects), np.array(pairs, dtype=np.int64))}, skipped)
 
 
@@ -54,31 +54,35 @@ def read_homography(path: Path) -> np.ndarray | None:
         return None
     if homography.shape != (3, 3) or not np.isfinite(homography).all() or np.linalg.det(homography) == 0:
         return None
-    return FROM_CENTRES @ (homography / homography[2, 2]) @ TO_CENTRES
+    return TO_OURS @ (homography / homography[2, 2]) @ np.linalg.inv(TO_OURS)
 
 
-def _read_sequence(folder: Path, grid: int, skipped: Counter[str]) -> list[AnnotatedObject]:
+def _read_sequence(folder: Path, grid: int, skipped: Skipped) -> list[AnnotatedObject]:
     """Image 1 with the grid, then the other images with the grid's projections; empty without a usable image 1."""
-    files = image_files(folder)
-    images = {path.stem: path for path in files}
-    if len(files) > len(images):
-        skipped["images of a name that is there already"] += len(files) - len(images)
+    images: dict[str, Path] = {}
+    for path in image_files(folder):
+        if path.stem in images:
+            skipped.add("images of a name that is there already", path)
+        images[path.stem] = path
     label = LABELS[folder.name[:2]]
     size = upright_size(images["1"]) if "1" in images else None
     if size is None:
-        skipped["sequences without a readable image 1"] += 1
+        skipped.add("sequences without a readable image 1", images.get("1", folder / "1.ppm"))
         return []
     points = grid_points(size, grid)  # (grid * grid, 2)
     sequence = [projected_object(images["1"], label, size, points)]
     for number in map(str, range(2, 7)):
-        size = upright_size(images[number]) if number in images else None
+        image = images.get(number, folder / f"{number}{images['1'].suffix}")
+        size = upright_size(image)
         homography = read_homography(folder / f"H_1_{number}")
-        if size is None or homography is None:
-            skipped["images that are missing or broken" if size is None else "images without their homography"] += 1
-            continue
-        obj = projected_object(images[number], label, size, project(homography, points))
-        if len(obj.names) < FEWEST_INSIDE:
-            skipped[f"images with fewer than {FEWEST_INSIDE} keypoints inside"] += 1
+        if size is None:
+            skipped.add("images that are missing or broken", image)
+        elif homography is None:
+            skipped.add("images without their homography", folder / f"H_1_{number}")
         else:
-            sequence.append(obj)
+            obj = projected_object(image, label, size, project(homography, points))
+            if len(obj.names) < FEWEST_INSIDE:
+                skipped.add(f"images with fewer than {FEWEST_INSIDE} keypoints inside", image, expected=True)
+            else:
+                sequence.append(obj)
     return sequence if len(sequence) > 1 else []

@@ -1,14 +1,23 @@
-"""Finding a dataset's folders and images on disk, lenient about one folder level more or less."""
+"""What the readers of datasets share: finding folders and images on disk, and an account of what they leave out."""
 
-from collections.abc import Iterable
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
 from normmatch.errors import DataError
+from normmatch.io import FORMATS
 
-IMAGE_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".tif", ".tiff", ".webp"})
 EXIF_ORIENTATION = 0x0112
+MOST_EXAMPLES = 3  # files that are kept for each reason
+MOST_REASONS = 3  # reasons that an error lists
+
+# Here the centre of an image's first pixel is at 0.5. Where a dataset puts integers at the centres instead, add these.
+MATLAB_TO_OURS = -0.5  # the first pixel is 1
+ZERO_BASED_TO_OURS = 0.5  # the first pixel is 0
 
 
 def find_folder(root: Path, candidates: Iterable[str], holds: str) -> Path:
@@ -22,10 +31,17 @@ def find_folder(root: Path, candidates: Iterable[str], holds: str) -> Path:
     raise DataError(f"There is no {holds} in {root}; expected the folder that the dataset was unpacked into.")
 
 
+@functools.cache
+def image_endings() -> frozenset[str]:
+    """The endings of the formats that `normmatch.io` reads, such as ".jpg"."""
+    return frozenset(ending for ending, kind in Image.registered_extensions().items() if kind in FORMATS)
+
+
 def image_files(folder: Path, recursive: bool = False) -> list[Path]:
     """The images of a folder by their endings, sorted by name; hidden files are passed over."""
     found = folder.rglob("*") if recursive else folder.iterdir()
-    return sorted(p for p in found if p.suffix.lower() in IMAGE_ENDINGS and not p.name.startswith(".") and p.is_file())
+    endings = image_endings()
+    return sorted(p for p in found if p.suffix.lower() in endings and not p.name.startswith(".") and p.is_file())
 
 
 def upright_size(path: Path) -> tuple[int, int] | None:
@@ -35,8 +51,66 @@ def upright_size(path: Path) -> tuple[int, int] | None:
     """
     try:
         with Image.open(path) as image:
+            if image.format not in FORMATS:
+                return None
             width, height = image.size
             turned = image.getexif().get(EXIF_ORIENTATION) in (5, 6, 7, 8)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError, SyntaxError):
         return None
     return (height, width) if turned else (width, height)
+
+
+class Skip(Exception):
+    """Something is left out: the reason, the file, and whether the benchmark's own rules want it so."""
+
+    def __init__(self, reason: str, file: Path | str, expected: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.file, self.expected = reason, file, expected
+
+
+class Skipped(Counter[str]):
+    """How much was left out, by reason. A reason that the benchmark's rules do not expect is damage."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        super().__init__(counts or {})
+        self.examples: dict[str, list[str]] = {}  # by reason: the first files, with the folder they are in
+        self.damage: set[str] = set()  # reasons
+
+    def add(self, reason: str, file: Path | str, expected: bool = False, times: int = 1) -> None:
+        """Count one thing, or `times`, of a file or of a named entry."""
+        self[reason] += times
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < MOST_EXAMPLES:
+            examples.append("/".join(file.parts[-2:]) if isinstance(file, Path) else file)
+        if not expected:
+            self.damage.add(reason)
+
+    def add_skip(self, skip: Skip) -> None:
+        """Count what was raised."""
+        self.add(skip.reason, skip.file, skip.expected)
+
+    def warn(self, dataset: str) -> None:
+        """One warning that counts what is damaged, if anything is, and names the first file of each kind."""
+        damage = [(reason, count) for reason, count in self.most_common() if reason in self.damage]
+        if damage:
+            warnings.warn(f"{dataset} is not whole, left out: {_listed(self, damage)}.", stacklevel=3)
+
+
+def report(skipped: Counter[str]) -> str | None:
+    """One sentence about everything that was left out, the most frequent first; None where nothing was."""
+    return f"left out: {_listed(skipped, skipped.most_common())}" if skipped else None
+
+
+def main_reasons(skipped: Counter[str]) -> str:
+    """The few most frequent reasons, for the error that nothing is left."""
+    return _listed(skipped, skipped.most_common(MOST_REASONS)) or "nothing was found"
+
+
+def _listed(skipped: Counter[str], counts: Iterable[tuple[str, int]]) -> str:
+    """`3 images without their .mat (first: Duck/060_0000.png); ...`; files are named for damage only."""
+    parts = []
+    for reason, count in counts:
+        parts.append(f"{count:,} {reason}")
+        if isinstance(skipped, Skipped) and reason in skipped.damage:
+            parts[-1] += f" (first: {skipped.examples[reason][0]})"
+    return "; ".join(parts)

@@ -11,17 +11,18 @@ import os
 import pickle
 import re
 import zipfile
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 
-from normmatch.data.layout import find_folder
+from normmatch.data.hold_out import hold_out
+from normmatch.data.layout import MATLAB_TO_OURS, Skip, Skipped, find_folder, main_reasons
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, Split
 from normmatch.data.protocols import get_protocol
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -31,12 +32,6 @@ SPLIT_FILE = "voc2011_pairs.npz"
 LARGEST_SPLIT = 16 << 20  # bytes unpacked; the real one has 0.6 MB
 ENTRY = re.compile(r"([a-z]+)/(\d{4})(_\d+)_(\d+)\.xml")  # class / year, image, object
 LAST_PERSON_YEAR = 2008
-FEWEST_OF_A_CLASS = 2  # a class with fewer objects on one side has no pair there
-
-# Berkeley's coordinates are Matlab's: 1-based, integers at pixel centres, so the first centre is 1 there and 0.5 here.
-# Measured, too: over 29,000 visible keypoints the mean offset to the strongest corner nearby is nil for a shift of -0.7
-# in x and -0.4 in y (standard error 0.1). The bounds are in the same frame, so what lies inside them does not change.
-TO_PIXEL_EDGES = -0.5
 
 
 class _Part:
@@ -97,10 +92,6 @@ def read_split(path: Path) -> dict[str, list[list[str]]]:
     return split
 
 
-class _Skip(Exception):
-    """An annotation is left out; the message is the reason that is counted."""
-
-
 def load(root: Path, protocol: str = "nmt", val_share: float = 0.1, seed: int = 0) -> Dataset:
     """Read PascalVOC keypoints.
 
@@ -110,51 +101,51 @@ def load(root: Path, protocol: str = "nmt", val_share: float = 0.1, seed: int = 
         val_share: share of the training objects of each class that becomes the split `val`; 0 makes none.
         seed: fixes which ones.
     """
-    keep_outside = get_protocol(protocol).keep_outside
-    if not 0 <= val_share < 1:
-        raise ConfigError(f"val_share is {val_share}; expected at least 0 and less than 1.")
+    rules = get_protocol(protocol)
     root = Path(root)
     voc = find_folder(root, ("TrainVal/VOCdevkit/VOC2011", "VOCdevkit/VOC2011", "VOC2011", "."), "JPEGImages")
     berkeley = find_folder(root, (".", "PascalVOC", "TrainVal", "TrainVal/VOCdevkit"), "annotations") / "annotations"
     names = read_split(find_folder(root, (".", "PascalVOC", "annotations"), SPLIT_FILE) / SPLIT_FILE)
-    skipped: Counter[str] = Counter()
-    train, test = (_read_objects(names[key], voc, berkeley, keep_outside, skipped) for key in ("train", "test"))
+    skipped = Skipped()
+    train, test = (_read_objects(names[key], voc, berkeley, rules.keep_outside, skipped) for key in ("train", "test"))
     if not train or not test:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common(3))
-        raise DataError(f"{root} has {len(train)} usable training and {len(test)} test objects ({reasons}).")
-    splits = {"train": Split(train)}
-    if val_share > 0:
-        train, val = hold_out(train, val_share, seed)
-        splits = {"train": Split(train), "val": Split(val)}
-    return Dataset("pascal-voc", protocol, splits | {"test": Split(test)}, skipped)
+        raise DataError(
+            f"{root} has {len(train)} usable training and {len(test)} test objects ({main_reasons(skipped)})."
+        )
+    train, val = hold_out(train, val_share, seed, rules.fewest_shared)
+    skipped.warn("pascal-voc")
+    splits = {"train": train, "val": val, "test": test}
+    return Dataset("pascal-voc", protocol, {name: Split(items) for name, items in splits.items() if items}, skipped)
 
 
 def _read_objects(
-    lists: Sequence[Sequence[str]], voc: Path, berkeley: Path, keep_outside: bool, skipped: Counter[str]
+    lists: Sequence[Sequence[str]], voc: Path, berkeley: Path, keep_outside: bool, skipped: Skipped
 ) -> tuple[AnnotatedObject, ...]:
     """All objects that the split names and the filters admit; the others are counted in `skipped`."""
     images = set(os.listdir(voc / "JPEGImages"))
     flagged: dict[str, list[bool]] = {}  # by image: is each object difficult, occluded or truncated
     objects = []
     for entry, times in Counter(name for names in lists for name in names).items():
-        skipped["objects listed twice"] += times - 1
+        if times > 1:
+            skipped.add("objects listed twice", entry, times=times - 1)
         try:
             label, image, order = _parse_entry(entry)
+            xml = voc / "Annotations" / f"{image}.xml"
             if image not in flagged:
-                flagged[image] = _read_flags(voc / "Annotations" / f"{image}.xml")
+                flagged[image] = _read_flags(xml)
             if not 0 <= order <= len(flagged[image]) or not flagged[image]:
-                raise _Skip("objects that VOC's xml does not have")
+                raise Skip("objects that VOC's xml does not have", xml)
             # Persons alone are numbered from 0, by an order of their own. The published codes look up order - 1 all the
             # same, and so the last object for 0: that choice of persons is the benchmark, and it is kept.
             if flagged[image][order - 1]:
-                raise _Skip("objects that are difficult, occluded or truncated")
-            if f"{image}.jpg" not in images:
-                raise _Skip("objects without their image")
+                raise Skip("objects that are difficult, occluded or truncated", entry, expected=True)
+            path = voc / "JPEGImages" / f"{image}.jpg"
+            if path.name not in images:
+                raise Skip("objects without their image", path)
             names, keypoints, box = _read_keypoints(berkeley / entry, keep_outside, skipped)
-            objects.append(AnnotatedObject(voc / "JPEGImages" / f"{image}.jpg", label, names, keypoints, box))
-        except _Skip as reason:
-            skipped[str(reason)] += 1
-    skipped += Counter()  # drops reasons that never occurred
+            objects.append(AnnotatedObject(path, label, names, keypoints, box))
+        except Skip as skip:
+            skipped.add_skip(skip)
     return tuple(objects)
 
 
@@ -162,12 +153,12 @@ def _parse_entry(entry: str) -> tuple[str, str, int]:
     """`cat/2008_000123_2.xml` -> (cat, 2008_000123, 2)."""
     match = ENTRY.fullmatch(entry)
     if match is None:
-        raise _Skip("objects with a name that is not <class>/<image>_<object>.xml")
+        raise Skip("objects with a name that is not <class>/<image>_<object>.xml", entry)
     label, year, number, order = match.groups()
     if label not in CLASSES:
-        raise _Skip("objects of an unknown class")
+        raise Skip("objects of an unknown class", entry)
     if label == "person" and int(year) > LAST_PERSON_YEAR:
-        raise _Skip(f"persons of years after {LAST_PERSON_YEAR}")
+        raise Skip(f"persons of years after {LAST_PERSON_YEAR}", entry, expected=True)
     return label, year + number, int(order)
 
 
@@ -175,9 +166,9 @@ def _parse_xml(path: Path, what: str) -> ElementTree.Element:
     try:
         return ElementTree.parse(path).getroot()
     except FileNotFoundError:
-        raise _Skip(f"objects without their {what} xml") from None
+        raise Skip(f"objects without their {what} xml", path) from None
     except (ElementTree.ParseError, OSError, ValueError):
-        raise _Skip(f"objects with a broken {what} xml") from None
+        raise Skip(f"objects with a broken {what} xml", path) from None
 
 
 def _read_flags(path: Path) -> list[bool]:
@@ -186,29 +177,31 @@ def _read_flags(path: Path) -> list[bool]:
     return [any(obj.findtext(flag) == "1" for flag in ("difficult", "occluded", "truncated")) for obj in objects]
 
 
-def _read_keypoints(path: Path, keep_outside: bool, skipped: Counter[str]) -> tuple[tuple[str, ...], np.ndarray, Box]:
+def _read_keypoints(path: Path, keep_outside: bool, skipped: Skipped) -> tuple[tuple[str, ...], np.ndarray, Box]:
     """Names, keypoints (K, 2) and crop of one object."""
     xml = _parse_xml(path, "keypoint")
     bounds = xml.find("visible_bounds")
     if bounds is None:
-        raise _Skip("objects without visible_bounds")
+        raise Skip("objects without visible_bounds", path)
     xmin, ymin, width, height = (_number(bounds.get(key)) for key in ("xmin", "ymin", "width", "height"))
     if not (width > 0 and height > 0 and math.isfinite(xmin + ymin + width + height)):
-        raise _Skip("objects with an empty box")
+        raise Skip("objects with an empty box", path)
+    # Berkeley's coordinates and bounds are Matlab's. Measured, too: over 29,000 visible keypoints the mean offset to
+    # the strongest corner nearby is nil for a shift of -0.7 in x and -0.4 in y (standard error 0.1).
     points: dict[str, tuple[float, float]] = {}
     for keypoint in xml.iterfind("keypoints/keypoint"):
         name, x, y = keypoint.get("name"), _number(keypoint.get("x")), _number(keypoint.get("y"))
         if name is None or not math.isfinite(x + y):
-            skipped["keypoints without a name or coordinates"] += 1
+            skipped.add("keypoints without a name or coordinates", path)
         elif name in points:
-            skipped["keypoints with a repeated name"] += 1
+            skipped.add("keypoints with a repeated name", path)
         elif keep_outside or (xmin <= x <= xmin + width and ymin <= y <= ymin + height):
-            points[name] = x + TO_PIXEL_EDGES, y + TO_PIXEL_EDGES
+            points[name] = x + MATLAB_TO_OURS, y + MATLAB_TO_OURS
         else:
-            skipped["keypoints outside the crop"] += 1
+            skipped.add("keypoints outside the crop", path, expected=True)
     if not points:
-        raise _Skip("objects with no keypoint left")
-    box = (xmin + TO_PIXEL_EDGES, ymin + TO_PIXEL_EDGES, width, height)
+        raise Skip("objects with no keypoint left", path, expected=True)
+    box = (xmin + MATLAB_TO_OURS, ymin + MATLAB_TO_OURS, width, height)
     return tuple(points), np.array(list(points.values()), dtype=np.float32), box
 
 
@@ -218,38 +211,3 @@ def _number(text: str | None) -> float:
         return float(text or "nan")
     except ValueError:
         return math.nan
-
-
-def hold_out(
-    objects: Iterable[AnnotatedObject], share: float, seed: int
-) -> tuple[tuple[AnnotatedObject, ...], tuple[AnnotatedObject, ...]]:
-    """Training and validation objects: about `share` of every class, at least two, no photograph on both sides.
-
-    Whole images move, since two objects of one photograph look alike. Rare classes choose first; an image that would
-    leave a class with fewer than two training objects stays.
-    """
-    by_image: dict[Path, list[AnnotatedObject]] = defaultdict(list)
-    for obj in objects:
-        by_image[obj.image].append(obj)
-    left = Counter(obj.label for group in by_image.values() for obj in group)
-    wanted = {label: max(FEWEST_OF_A_CLASS, round(share * count)) for label, count in left.items()}
-    held: Counter[str] = Counter()
-    val: set[Path] = set()
-    images = sorted(by_image)
-    order = [images[i] for i in np.random.default_rng(seed).permutation(len(images))]
-    for label in sorted(wanted, key=lambda name: (wanted[name], name)):
-        for image in order:
-            labels = Counter(obj.label for obj in by_image[image])
-            if held[label] >= wanted[label]:
-                break
-            if image in val or label not in labels:
-                continue
-            if all(left[name] - count >= FEWEST_OF_A_CLASS for name, count in labels.items()):
-                val.add(image)
-                held += labels
-                left -= labels
-    groups = by_image.items()
-    return (
-        tuple(obj for image, group in groups if image not in val for obj in group),
-        tuple(obj for image, group in groups if image in val for obj in group),
-    )

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from normmatch.data.layout import find_folder
+from normmatch.data.layout import ZERO_BASED_TO_OURS, Skip, Skipped, find_folder, main_reasons
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, Split
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError
@@ -31,11 +31,8 @@ CLASSES = (
 SPLITS = {"train": "trn", "val": "val", "test": "test"}
 LABELS = ("viewpoint_variation", "scale_variation", "truncation", "occlusion")
 PAIR = re.compile(r"\d+-([^-]+)-([^-]+)[:_]([a-z]+)")  # number - source image - target image : class
-TO_PIXEL_EDGES = 0.5  # keypoints are whole numbers from 0, a pixel each, and the pixel's centre is at +0.5
 
-
-class _Skip(Exception):
-    """An image or a pair is left out; the message is the reason that is counted."""
+Image = tuple[str, str]  # class and name
 
 
 def load(
@@ -59,7 +56,7 @@ def load(
     if unknown := set(filters) - set(LABELS):
         raise ConfigError(f"SPair-71k has no label {min(unknown)!r} to filter by; choose from {', '.join(LABELS)}.")
     top = find_folder(Path(root), ("SPair-71k", ".", "SPair-71k/SPair-71k"), "ImageAnnotation")
-    skipped: Counter[str] = Counter()
+    skipped = Skipped()
     images = _read_images(top / "ImageAnnotation", crop)
     splits = {}
     for name, folder in SPLITS.items():
@@ -70,8 +67,8 @@ def load(
         if split.objects:
             splits[name] = split
     if not splits:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common(3)) or "no list of pairs"
-        raise DataError(f"{top} has no usable pair ({reasons}).")
+        raise DataError(f"{top} has no usable pair ({main_reasons(skipped)}).")
+    skipped.warn("spair-71k")
     return Dataset("spair-71k", protocol, splits, skipped)
 
 
@@ -85,21 +82,19 @@ def _pair_names(top: Path, size: str, folder: str) -> list[str]:
     return sorted(path.stem for path in (top / "PairAnnotation" / folder).glob("*.json"))
 
 
-def _read_split(
-    names: Iterable[str], images: Mapping[tuple[str, str], AnnotatedObject | str], skipped: Counter[str]
-) -> Split:
+def _read_split(names: Iterable[str], images: Mapping[Image, AnnotatedObject | Skip], skipped: Skipped) -> Split:
     """The pairs of one list, and the objects that they need."""
-    index: dict[tuple[str, str], int] = {}  # (class, image) -> place in the split's objects
+    index: dict[Image, int] = {}  # place in the split's objects
     objects: list[AnnotatedObject] = []
     pairs = []
     for name, times in Counter(names).items():
         if times > 1:
-            skipped["pairs listed twice"] += times - 1
+            skipped.add("pairs listed twice", name, times=times - 1)
         try:
             keys = _parse_pair(name)
             found = [_usable(images, key) for key in keys]
-        except _Skip as reason:
-            skipped[str(reason)] += 1
+        except Skip as skip:
+            skipped.add_skip(skip)
             continue
         for key, obj in zip(keys, found, strict=True):
             if key not in index:
@@ -109,53 +104,62 @@ def _read_split(
     return Split(tuple(objects), np.array(pairs, dtype=np.int64))
 
 
-def _usable(images: Mapping[tuple[str, str], AnnotatedObject | str], key: tuple[str, str]) -> AnnotatedObject:
-    obj = images.get(key, "an image without its ImageAnnotation")
-    if isinstance(obj, str):
-        raise _Skip(f"pairs with {obj}")
+def _usable(images: Mapping[Image, AnnotatedObject | Skip], key: Image) -> AnnotatedObject:
+    label, image = key
+    obj = images.get(key)
+    if obj is None:
+        raise Skip("pairs with an image without its ImageAnnotation", f"{label}/{image}.json")
+    if isinstance(obj, Skip):
+        raise obj.with_traceback(None)
     return obj
 
 
-def _parse_pair(name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+def _parse_pair(name: str) -> tuple[Image, Image]:
     """`000001-2008_001546-2008_004704:aeroplane` -> (aeroplane, 2008_001546), (aeroplane, 2008_004704)."""
     match = PAIR.fullmatch(name)
     if match is None:
-        raise _Skip("pairs with a name that is not <number>-<image>-<image>:<class>")
+        raise Skip("pairs with a name that is not <number>-<image>-<image>:<class>", name)
     image0, image1, label = match.groups()
     if label not in CLASSES:
-        raise _Skip("pairs of an unknown class")
+        raise Skip("pairs of an unknown class", name)
     return (label, image0), (label, image1)
 
 
-def _read_images(annotations: Path, crop: bool) -> dict[tuple[str, str], AnnotatedObject | str]:
-    """By class and image: the image with its keypoints, or the reason why it cannot be used."""
-    paths = sorted(annotations.glob("*/*.json"))
-    return {(path.parent.name, path.stem): _read_image(path, crop) for path in paths}
+def _read_images(annotations: Path, crop: bool) -> dict[Image, AnnotatedObject | Skip]:
+    """Every image with its keypoints, or why it cannot be used."""
+    images: dict[Image, AnnotatedObject | Skip] = {}
+    for path in sorted(annotations.glob("*/*.json")):
+        try:
+            images[path.parent.name, path.stem] = _read_image(path, crop)
+        except Skip as skip:
+            images[path.parent.name, path.stem] = skip
+    return images
 
 
-def _read_image(path: Path, crop: bool) -> AnnotatedObject | str:
+def _read_image(path: Path, crop: bool) -> AnnotatedObject:
     label = path.parent.name
     image = path.parents[2] / "JPEGImages" / label / f"{path.stem}.jpg"
     if not image.is_file():
-        return "an image that is missing"
+        raise Skip("pairs with an image that is missing", image)
     try:
         annotation = json.loads(path.read_bytes())
         points = {name: (float(xy[0]), float(xy[1])) for name, xy in annotation["kps"].items() if xy is not None}
         xmin, ymin, xmax, ymax = (float(value) for value in annotation["bndbox"])
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return "an image whose ImageAnnotation is broken"
-    keypoints = np.array(list(points.values()), dtype=np.float32).reshape(-1, 2) + np.float32(TO_PIXEL_EDGES)  # (K, 2)
+        raise Skip("pairs with an image whose ImageAnnotation is broken", path) from None
+    keypoints = np.array(list(points.values()), dtype=np.float32).reshape(-1, 2)  # (K, 2)
     if not len(keypoints) or not np.isfinite(keypoints).all():
-        return "an image without keypoints"
+        raise Skip("pairs with an image without keypoints", path)
     # VOC's boxes number the first and the last pixel from 1: from the left edge of the one to the right of the other.
     box: Box = (xmin - 1, ymin - 1, xmax - xmin + 1, ymax - ymin + 1)
     if crop and not (xmax > xmin and ymax > ymin and math.isfinite(sum(box))):
-        return "an image whose box is empty"
-    return AnnotatedObject(image, label, tuple(points), keypoints, box if crop else None)
+        raise Skip("pairs with an image whose box is empty", path)
+    moved = keypoints + np.float32(ZERO_BASED_TO_OURS)
+    return AnnotatedObject(image, label, tuple(points), moved, box if crop else None)
 
 
 def _filter_pairs(
-    names: Iterable[str], folder: Path, filters: Mapping[str, Collection[int]], skipped: Counter[str]
+    names: Iterable[str], folder: Path, filters: Mapping[str, Collection[int]], skipped: Skipped
 ) -> list[str]:
     """The pairs whose labels are all among the allowed values; pairs without a label are counted apart."""
     kept = []
@@ -164,12 +168,12 @@ def _filter_pairs(
             labels = _read_labels(name, folder)
             for key, allowed in filters.items():
                 if key not in labels:
-                    raise _Skip(f"pairs without the label {key}")
+                    raise Skip(f"pairs without the label {key}", name)
                 if labels[key] not in allowed:
-                    raise _Skip(f"pairs filtered out by {key}")
+                    raise Skip(f"pairs filtered out by {key}", name, expected=True)
             kept.append(name)
-        except _Skip as reason:
-            skipped[str(reason)] += 1
+        except Skip as skip:
+            skipped.add_skip(skip)
     return kept
 
 
@@ -183,8 +187,8 @@ def _read_labels(name: str, folder: Path) -> dict[str, object]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, RecursionError):
-            raise _Skip("pairs whose PairAnnotation is broken") from None
+            raise Skip("pairs whose PairAnnotation is broken", path) from None
         if isinstance(labels, dict):
             return labels
-        raise _Skip("pairs whose PairAnnotation is broken")
-    raise _Skip("pairs without their PairAnnotation, which a filter needs")
+        raise Skip("pairs whose PairAnnotation is broken", path)
+    raise Skip("pairs without their PairAnnotation, which a filter needs", name)

@@ -18,6 +18,8 @@ from normmatch.data.figures import FIGURES, INK, Color, Part, Point, Sketch, ske
 from normmatch.data.pairs import PreparedObject, PreparedSplit
 from normmatch.errors import DataError, InputError
 
+MARKER = "drawn-by-normmatch.txt"  # tells a folder of figures from one of the user's
+
 SplitName = Literal["train", "val"]
 LABELS = tuple(FIGURES)
 
@@ -75,6 +77,7 @@ def make(count_per_class: int, size: int, seed: int, split: SplitName = "train")
 def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
     """Write figures for training and a quarter as many for validation into a new or empty folder, all or nothing.
 
+    Validation has at least two of a class, so that they make a pair.
     Images are named in `annotations.csv` (image,class,name,x,y,split), which `folder.load` reads.
     """
     root = Path(root).resolve()
@@ -93,9 +96,14 @@ def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def is_drawn(root: Path) -> bool:
+    """Whether the folder is one that `write` has made."""
+    return (Path(root) / MARKER).is_file()
+
+
 def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> None:
-    """Write the images of both splits and their CSV, one figure at a time."""
-    counts: dict[SplitName, int] = {"train": count_per_class, "val": max(1, count_per_class // 4)}
+    """Write the images of both splits and their CSV, one figure at a time, and the marker."""
+    counts: dict[SplitName, int] = {"train": count_per_class, "val": max(2, count_per_class // 4)}
     with open(root / "annotations.csv", "w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(("image", "class", "name", "x", "y", "split"))
@@ -105,6 +113,8 @@ def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> Non
                 Image.fromarray(image).save(root / item.source)
                 for name, (x, y) in zip(item.names, item.keypoints, strict=True):
                     rows.writerow((item.source, item.label, name, f"{x:.3f}", f"{y:.3f}", split))
+    sentence = f"Drawn by NormMatch: {count_per_class} training figures a class of {size} pixels, seed {seed}.\n"
+    (root / MARKER).write_text(sentence, encoding="utf-8")
 
 
 def draw_split(

@@ -1,6 +1,6 @@
 """Training augmentation in two halves: the CPU decides and moves the keypoints, the device paints the pixels.
 
-    make_plan -> fit_plan (keypoints move; covered ones leave; what would leave too few of them is undone) -> paint
+    make_plan -> fit_plan (keypoints move; covered ones leave both images; what would leave too few is undone) -> paint
 
 The plan is a handful of numbers an image, so a loader's worker never touches a pixel, and one batched pass on the
 device does what it decided. torchvision's v2 transforms draw one set of parameters for a whole batch, so they do not
@@ -119,9 +119,10 @@ def fit_plan(
 ) -> tuple[Plan, np.ndarray, np.ndarray]:
     """Apply a plan to the keypoints, and undo what would leave a pair too few points in common.
 
-    Points that are covered are no longer present. A flip or a covering that would leave fewer than `fewest` names
-    present in both images of a pair is not done: a flip for the whole pair, a covering for its image. An affine map
-    takes no point out of its image: it is changed by as little as that needs.
+    A point that is covered in one image leaves both, whether or not the sampling shows points without a partner. A
+    flip or a covering that would leave fewer than `fewest` names present in both images of a pair is not done: a flip
+    for the whole pair, a covering for its image. An affine map takes no point out of its image: it is changed by as
+    little as that needs.
 
     Args:
         keypoints: (2, B, V, 2), by name: column v of pair b is the same name in both images
@@ -172,14 +173,13 @@ def _fit_affine(plan: Plan, keypoints: np.ndarray, present: np.ndarray, size: in
 
 
 def _fit_boxes(plan: Plan, keypoints: np.ndarray, present: np.ndarray, fewest: int) -> tuple[Plan, np.ndarray]:
-    """Take away the points that are covered, and the boxes that would cover too many."""
+    """Take the points that are covered in one image out of both, and undo the boxes that would cover too many."""
     pairs = present.shape[1]
     boxes = {"cut": plan.cut.copy(), "erase": plan.erase.copy()}
     for box in boxes.values():
         for side in (0, 1):
             own = box[side * pairs : (side + 1) * pairs]  # (B, 4), a view
-            left = present.copy()
-            left[side] &= ~covered(own, keypoints[side])
+            left = present & ~(present[side] & covered(own, keypoints[side]))  # (2, B, V)
             done = _enough(left, fewest)
             own[~done] = 0
             present = np.where(done[:, None], left, present)

@@ -9,7 +9,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -57,6 +57,26 @@ def unpack(archives: Sequence[Path], folder: Path) -> None:
 def is_archive(path: Path) -> bool:
     """Whether the file's name ends like an archive that `unpack` opens."""
     return path.name.lower().endswith(ENDINGS)
+
+
+def top_folder(archive: Path) -> str | None:
+    """The folder that the archive's first member lies in, or None where no member can be read."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as file:
+                return _first_top(member.filename for member in file.infolist())
+        with archive.open("rb") as raw:
+            reader = _Meter(archive, _decompressed(raw))
+            with tarfile.open(fileobj=cast(IO[bytes], reader), mode="r|") as tar:
+                return _first_top(member.name for member in tar)
+    except (*DAMAGED, OSError, DataError):
+        return None
+
+
+def _first_top(names: Iterable[str]) -> str | None:
+    """The first part of the first name that has one, passing over "./" and the "._" files of macOS."""
+    tops = (PurePosixPath(name).parts[:1] for name in names)
+    return next((part for parts in tops for part in parts if not part.startswith("._")), None)
 
 
 def _progress() -> Progress:

@@ -1,13 +1,13 @@
 """WILLOW-ObjectClass: 5 classes, 10 keypoints in every image, `<Class>/<image>.png` with a .mat beside it."""
 
 import warnings
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import scipy.io
 
-from normmatch.data.layout import find_folder, image_files
+from normmatch.data.hold_out import hold_out
+from normmatch.data.layout import MATLAB_TO_OURS, Skipped, find_folder, image_files, main_reasons
 from normmatch.data.pairs import AnnotatedObject, Dataset, Split
 from normmatch.errors import DataError
 
@@ -15,20 +15,20 @@ CLASSES = ("Car", "Duck", "Face", "Motorbike", "Winebottle")
 KEYPOINTS = 10
 TRAIN_IMAGES = 20  # a class, as in the papers
 FEWEST_TEST_IMAGES = 2  # or there is no pair to test on
-TO_PIXEL_EDGES = -0.5  # Matlab's coordinates: the first pixel's centre is at 1 there, at 0.5 here
 
 
-def load(root: Path, seed: int = 0) -> Dataset:
+def load(root: Path, val_share: float = 0.2, seed: int = 0) -> Dataset:
     """Read WILLOW-ObjectClass: 20 images of each class, chosen by `seed`, are for training, the others for the test.
 
     A class with fewer than 22 images cannot be split like that: it is halved, with a warning.
 
     Args:
         root: the folder that the archive was unpacked into, or WILLOW-ObjectClass itself.
-        seed: fixes the training images.
+        val_share: share of the training images of each class that becomes the split `val`; 0 makes none.
+        seed: fixes the training and the validation images.
     """
     top = _find(Path(root))
-    skipped: Counter[str] = Counter()
+    skipped = Skipped()
     train: list[AnnotatedObject] = []
     test: list[AnnotatedObject] = []
     for index, label in enumerate(CLASSES):
@@ -46,8 +46,10 @@ def load(root: Path, seed: int = 0) -> Dataset:
         train += [obj for i, obj in enumerate(objects) if i in chosen]
         test += [obj for i, obj in enumerate(objects) if i not in chosen]
     if not test:
-        raise DataError(f"{top} has no image with a readable .mat beside it ({dict(skipped)}).")
-    return Dataset("willow", "nmt", {"train": Split(tuple(train)), "test": Split(tuple(test))}, skipped)
+        raise DataError(f"{top} has no image with a readable .mat beside it ({main_reasons(skipped)}).")
+    skipped.warn("willow")
+    splits = dict(zip(("train", "val"), hold_out(train, val_share, seed), strict=True)) | {"test": tuple(test)}
+    return Dataset("willow", "nmt", {name: Split(items) for name, items in splits.items() if items}, skipped)
 
 
 def _find(root: Path) -> Path:
@@ -61,17 +63,17 @@ def _find(root: Path) -> Path:
     raise DataError(f"There is no folder of a WILLOW class ({', '.join(CLASSES)}) in {root}.")
 
 
-def _read_class(folder: Path, skipped: Counter[str]) -> list[AnnotatedObject]:
+def _read_class(folder: Path, skipped: Skipped) -> list[AnnotatedObject]:
     """The images of one class with their keypoints; what cannot be used is counted."""
     objects: list[AnnotatedObject] = []
     for path in image_files(folder) if folder.is_dir() else []:
         annotation = path.with_suffix(".mat")
         if not annotation.is_file():
-            skipped["images without their .mat"] += 1
+            skipped.add("images without their .mat", path)
         elif any(obj.image.stem == path.stem for obj in objects):
-            skipped["images of a name that is there already"] += 1
+            skipped.add("images of a name that is there already", path)
         elif (keypoints := _read_keypoints(annotation)) is None:
-            skipped["images with a broken .mat"] += 1
+            skipped.add("images with a broken .mat", path)
         else:
             objects.append(AnnotatedObject(path, folder.name, tuple(map(str, range(KEYPOINTS))), keypoints))
     return objects
@@ -85,4 +87,4 @@ def _read_keypoints(path: Path) -> np.ndarray | None:
         return None
     if points.shape != (2, KEYPOINTS) or not np.isfinite(points).all():
         return None
-    return points.T + np.float32(TO_PIXEL_EDGES)  # (10, 2)
+    return points.T + np.float32(MATLAB_TO_OURS)  # (10, 2)

@@ -4,10 +4,14 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Result = TypeVar("Result")
 
@@ -37,6 +41,20 @@ def run_tasks(
         for key in list(left)[: 2 * workers + 1]:
             alone = dict(_run_pool(function, {key: left.pop(key)}, 1))
             yield key, alone.get(key)
+
+
+def show_progress(results: Iterable[Result], total: int, done: int, shown: bool) -> Iterator[Result]:
+    """Pass on the results, with a bar of how many of `total` objects there are, how fast, and how long it will take."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    # auto_refresh is off because it is a thread, and the workers may be forks of this process.
+    with Progress(*columns, console=Console(stderr=True), auto_refresh=False, disable=not shown) as bar:
+        task, drawn = bar.add_task("", total=total, completed=done, rate=""), 0.0
+        for result in results:
+            yield result
+            bar.update(task, advance=1, rate=f"{bar.tasks[0].speed or 0:.0f} objects/s")
+            if time.monotonic() - drawn > 0.1:
+                bar.refresh()
+                drawn = time.monotonic()
 
 
 def _run_pool(

@@ -40,7 +40,11 @@ class Standardize(nn.Module):
 
 
 class TimmBackbone(nn.Module):
-    """A timm model. `layers` are two blocks of a ViT or two stages of a hierarchical model, counted from 0."""
+    """A timm model. `layers` are two blocks of a ViT or two stages of a hierarchical model, counted from 0.
+
+    A stage's map is read before it is merged into the next stage's grid: for Swin that is a finer first map than the
+    one that the paper's code reads after merging, and the same code for every kind of model.
+    """
 
     def __init__(self, name: str, layers: tuple[int, int], image_size: int, pretrained: bool) -> None:
         super().__init__()
@@ -109,6 +113,8 @@ def make_backbone(name: str, layers: tuple[int, int], image_size: int, weights: 
         backbone = TimmBackbone(name, layers, image_size, pretrained)
     if weights not in ("hub", "random"):
         load_weights(backbone.net, Path(weights))
+    if isinstance(backbone, TimmBackbone):  # what comes after the second map is never run
+        backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=False, prune_head=True)
     return backbone
 
 

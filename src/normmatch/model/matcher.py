@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from normmatch import pretrained
 from normmatch.config import ModelConfig
-from normmatch.errors import InputError
+from normmatch.errors import InputError, NormMatchError, WeightsError
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, make_backbone
 from normmatch.model.graph import delaunay_batch, pseudo_coordinates
@@ -178,7 +178,10 @@ class NormMatch(nn.Module):
         """A model in evaluation mode from a folder, a file, a bundled name, or owner/name on a hub."""
         file = pretrained.find(name)
         config = pretrained.read_config(file)
-        model = cls(replace(config, backbone_weights="random"))  # the file holds the backbone too
+        try:
+            model = cls(replace(config, backbone_weights="random"))  # the file holds the backbone too
+        except NormMatchError as error:
+            raise WeightsError(f"weights file {file} is of a model that cannot be: {error}") from error
         pretrained.load_weights(model, file)
         model.config = config
         return model.eval()
