@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 import normmatch
-from normmatch import cli
 from normmatch.cli import main
 from normmatch.data.cache import load_prepared
 from normmatch.data.catalog import open_dataset, prepared_folder

@@ -25,7 +25,7 @@ def bench_data(
     """
     if batch_size < 1 or workers < 0 or not 0 < seconds < 3600:
         raise ConfigError(
-            f"batch_size {batch_size}, workers {workers}, seconds {seconds}; expected at least 1, at least 0, at most 3600"
+            f"batch_size {batch_size}, workers {workers}, seconds {seconds}; expected 1 or more, 0 or more, up to 3600"
         )
     batches = TrainBatches(split, batch_size, seed=0, augment=augment or AugmentConfig(), with_images=with_images)
     loader: DataLoader[dict[str, Tensor]] = DataLoader(

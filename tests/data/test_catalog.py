@@ -1,5 +1,6 @@
 """Opening datasets by name: the two meanings of synthetic, protocols, and splits that are prepared on the way."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def test_synthetic_is_told_by_its_marker(tmp_path: Path) -> None:
 def test_protocols_are_for_the_benchmarks_that_have_them(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} has no protocol 'bbgm'; only pascal-voc and spair-71k have.$"):
         open_dataset(name, tmp_path, "bbgm")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["pascal-voc", "spair-71k", "willow", "hpatches", "folder", "synthetic"])
+def test_a_folder_that_cannot_be_read(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path))}.* cannot be read: Permission denied.$"):
+        open_dataset(name, tmp_path)  # type: ignore[arg-type]
 
 
 def test_load_splits_prepares_once_and_again_when_the_data_change(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A user's own folder: what is read from CSV and COCO files, how it is split, and every mistake with its line."""
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,15 @@ def test_val_share_out_of_range(tmp_path: Path) -> None:
             "line 6: no other object of the class 'cat' has a keypoint 'ey', nor",
         ),
         ('c.png,"cat,eye,1,2\n', "line 6: not a line of a CSV file"),
+        ("c.png,ca\x1bt,eye,1,2\n", r"line 6: the value of `class` is 'ca\\x1bt'; expected printable characters"),
+        ("c.png,cat,e\u202eye,1,2\n", r"line 6: the value of `name` is 'e\\u202eye'; expected printable"),
+        (
+            "c.png,cat,eye,75.1,2\n",
+            r"line 6: the keypoint 'eye' at \(75.1, 2\) is far outside c.png, which has 60 x 40",
+        ),
+        ("c.png,cat,eye,-15.1,2\n", "line 6: the keypoint 'eye' .* is far outside c.png"),
+        ("c.png,cat,eye,1,50.1\n", "line 6: the keypoint 'eye' .* is far outside c.png"),
+        ("c.png,cat,eye,1,-10.1\n", "line 6: the keypoint 'eye' .* is far outside c.png"),
         ("/" * 5000 + "c.png,cat,eye,1,2\n", "line 6: there is no image"),
     ],
 )
@@ -216,6 +226,10 @@ def test_csv_bad_boxes_and_splits(tmp_path: Path) -> None:
     for extra, match in (
         (",0,0,0,5,train", "line 2: the box is 0 wide"),
         (",0,0,,5,train", "line 2: '' is no pixel"),
+        (",60,0,5,5,train", "line 2: the box covers less than one pixel of a.png, which has 60 x 40"),
+        (",-5,0,5,5,train", "line 2: the box covers less than one pixel"),
+        (",0,40,5,5,train", "line 2: the box covers less than one pixel"),
+        (",0,-5,5,5,train", "line 2: the box covers less than one pixel"),
         (",0,0,5,5,dev", "line 2: the split is 'dev'"),
         (",0,0,5,5,", "line 2: the split is ''"),
     ):
@@ -240,8 +254,60 @@ def test_name_in_one_object_only_is_a_warning(tmp_path: Path) -> None:
 def test_names_that_never_meet_twice(tmp_path: Path) -> None:
     pairs = {"a.png": "eye nose", "b.png": "nose tail", "c.png": "tail eye"}
     body = "".join(f"{image},cat,{name},1,2\n" for image, names in pairs.items() for name in names.split())
-    with pytest.raises(DataError, match="no two objects of the class 'cat' have two keypoint names in common"):
+    with pytest.raises(DataError, match="no two objects of the class 'cat' in train have two keypoint names in common"):
         folder.load(write_csv(tmp_path, body))
+    body = "".join(f"{line},{'val' if line.startswith('c') else 'train'}\n" for line in body.splitlines())
+    with pytest.raises(DataError, match="no two objects of the class 'cat' in train or val have two"):
+        folder.load(write_csv(tmp_path, body, HEADER.strip() + ",split\n"))
+
+
+def test_points_and_boxes_a_little_outside(tmp_path: Path) -> None:
+    header = HEADER.strip() + ",xmin,ymin,width,height\n"
+    body = "".join(f"{i},cat,eye,-15,-10,-5,-5,6,6\n{i},cat,nose,75,50,-5,-5,6,6\n" for i in ("a.png", "b.png"))
+    assert len(everything(write_csv(tmp_path, body, header))) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n"])
+def test_image_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    write_csv(tmp_path, rows("a.png", "b.png"))
+    (tmp_path / "b.png").write_bytes(content)
+    with pytest.raises(DataError, match=r"^points.csv line 4: the image '.*b.png' cannot be read; expected"):
+        folder.load(tmp_path)
+
+
+@pytest.mark.filterwarnings("error")  # Pillow's own warning of large images
+@pytest.mark.parametrize("width", [10_001, 20_000, 1 << 30])
+def test_absurd_image(tmp_path: Path, width: int) -> None:
+    """The header of a PNG says how large it is, whatever follows."""
+    write_csv(tmp_path, rows("a.png", "b.png"))
+    content = bytearray((tmp_path / "b.png").read_bytes())
+    content[16:24] = width.to_bytes(4, "big") + (10_000).to_bytes(4, "big")
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    (tmp_path / "b.png").write_bytes(content)
+    with pytest.raises(DataError, match=r"^points.csv line 4: the image '.*b.png' .*100,000,000 pixels"):
+        folder.load(tmp_path)
+
+
+def test_turned_image_is_measured_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("b.jpg", "c.jpg"):
+        Image.new("RGB", (60, 40)).save(tmp_path / name, exif=exif)
+    body = "".join(f"{image},cat,eye,1,2\n{image},cat,toe,1,70\n" for image in ("b.jpg", "c.jpg"))
+    (tmp_path / "points.csv").write_text(HEADER + body)
+    assert len(everything(tmp_path)) == 2
+
+
+def test_every_header_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def size(path: Path) -> tuple[int, int]:
+        seen.append(path.name)
+        return 60, 40
+
+    monkeypatch.setattr(folder, "upright_size", size)
+    folder.load(write_csv(tmp_path, rows("a.png", "b.png", "c.png")))
+    assert seen == ["a.png", "b.png", "c.png"]
 
 
 def edit(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -281,6 +347,16 @@ def edit(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("annotations.0.bbox", [1, 2, 3], "annotation 10: the box must be"),
         ("annotations.0.bbox.2", 1e300, "annotation 10: 1e.300 is no pixel"),
         ("categories.0.keypoints", ["eye", "eye", "tail"], "annotation 10: the keypoints of its category"),
+        ("categories.0.keypoints", ["eye", "", "tail"], "annotation 10: the value of `name` is empty"),
+        ("categories.0.keypoints", ["eye", "\ud800", "tail"], r"annotation 10: the value of `name` is '\\ud800'"),
+        ("categories.0.name", "", "annotation 10: the value of `class` is empty"),
+        ("categories.0.name", "a\nb", r"annotation 10: the value of `class` is 'a\\nb'; expected printable"),
+        (
+            "annotations.0.bbox",
+            [60, 2, 3, 5],
+            "annotation 10: the box covers less than one pixel of 1.png, which has 60 x 40",
+        ),
+        ("annotations.0.keypoints.0", 76, r"annotation 10: the keypoint 'eye' at \(76, 6\) is far outside 1.png"),
         ("annotations", [], "has no annotated keypoint"),
     ],
 )

@@ -1,5 +1,6 @@
 """The drawn figures: reproducible, disjoint splits, keypoints where the parts are, left on the figure's own left."""
 
+import os
 import time
 from pathlib import Path
 
@@ -195,9 +196,49 @@ def test_write_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_write_keeps_an_empty_folder_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mount point wants it: the folder is not removed, and nothing is moved into it from outside."""
+    root = tmp_path / "figures"
+    root.mkdir()
+    before, replace = root.stat().st_ino, os.replace
+
+    def within(source: Path, target: Path) -> None:
+        assert Path(source).is_relative_to(root)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", within)
+    synthetic.write(root, 2, 32, 0)
+    assert root.stat().st_ino == before
+    assert sorted(path.name for path in root.iterdir()) == ["annotations.csv", synthetic.MARKER, "images"]
+    assert list(tmp_path.iterdir()) == [root]
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_drawing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(synthetic, "write_figures", lambda *_: pytest.fail("nothing must be drawn"))
+    for root in (tmp_path, tmp_path / "new"):
+        with pytest.raises(DataError, match="cannot be written to .*: Permission denied"):
+            synthetic.write(root, 2, 32, 0)
+
+
+def test_write_into_an_empty_folder_leaves_it_empty_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full_disk)
+    with pytest.raises(DataError, match="No space left"):
+        synthetic.write(tmp_path, 2, 32, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_write_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "annotations.csv").write_text("mine")
-    with pytest.raises(DataError, match="empty folder"):
+    with pytest.raises(DataError, match="holds annotations.csv; expected a new or empty folder"):
         synthetic.write(tmp_path, 2, 32, 0)
     assert [path.name for path in tmp_path.iterdir()] == ["annotations.csv"]
     assert (tmp_path / "annotations.csv").read_text() == "mine"

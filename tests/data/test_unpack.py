@@ -179,6 +179,22 @@ def test_tar_with_a_broken_header_in_the_middle(tmp_path: Path) -> None:
     refused(path, tmp_path / "out", "damaged")
 
 
+def test_tar_with_a_broken_pax_header(tmp_path: Path) -> None:
+    odd = tarfile.TarInfo("odd")
+    odd.pax_headers = {"GNU.sparse.map": "x,y"}
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(odd)
+    refused(tmp_path / "x.tar", tmp_path / "out", "damaged")
+    assert top_folder(tmp_path / "x.tar") is None
+
+
+def test_zip_with_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "x.zip", {"ä.txt": b"a"})  # flagged as UTF-8, for it is not ASCII
+    path.write_bytes(path.read_bytes().replace("ä".encode(), b"\xff\xff"))
+    refused(path, tmp_path / "out", "damaged")
+    assert top_folder(path) is None
+
+
 def test_no_archive_at_all(tmp_path: Path) -> None:
     page = tmp_path / "x.tar.gz"
     page.write_text("<html>404 not found</html>" * 100)

@@ -17,12 +17,19 @@ def open_dataset(name: DatasetName, root: Path, protocol: ProtocolName = "nmt") 
     `synthetic` are the figures that `normmatch data download synthetic` drew into the folder; or, in any other folder
     of images, those images, each paired with warped copies of itself.
     """
-    from normmatch.data import folder, homography, hpatches, pascal_voc, spair, synthetic, willow
-
     root = Path(root)
     if protocol != "nmt" and name not in WITH_PROTOCOLS:
         get_protocol(protocol)
         raise ConfigError(f"{name} has no protocol {protocol!r}; only {' and '.join(WITH_PROTOCOLS)} have.")
+    try:
+        return _load(name, root, protocol)
+    except OSError as error:
+        raise DataError(f"{error.filename or root} cannot be read: {error.strerror or error}.") from error
+
+
+def _load(name: DatasetName, root: Path, protocol: ProtocolName) -> Dataset:
+    from normmatch.data import folder, homography, hpatches, pascal_voc, spair, synthetic, willow
+
     if name == "pascal-voc":
         return pascal_voc.load(root, protocol=protocol)
     if name == "spair-71k":

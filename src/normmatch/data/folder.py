@@ -24,17 +24,20 @@ import numpy as np
 
 from normmatch.data.coco import coco_rows
 from normmatch.data.hold_out import can_pair, hold_out
-from normmatch.data.layout import Skipped
+from normmatch.data.layout import Skipped, upright_size
 from normmatch.data.pairs import AnnotatedObject, Box, Dataset, Split
 from normmatch.errors import DataError
+from normmatch.io import EXPECTED, MAX_PIXELS
 
 MAX_BYTES = 512 << 20  # of the annotation file; COCO's own, with 150,000 persons, has 230 MB
 MAX_COORDINATE = 1e6  # pixels; no image is larger
+OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie: the matcher takes no more
 COLUMNS = ("image", "class", "name", "x", "y")
 BOX_COLUMNS = ("xmin", "ymin", "width", "height")
 SPLITS = ("train", "val", "test")
 
 Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
+Size = tuple[int, int]  # width, height
 
 
 @dataclass
@@ -132,9 +135,10 @@ def _read_objects(root: Path, rows: Iterable[tuple[str, Row]]) -> list[_Draft]:
     images = _Images(root)
     drafts: dict[tuple[Path, str], _Draft] = {}
     for where, row in rows:
-        image, name = images.find(where, _text(where, row, "image")), _text(where, row, "name")
+        image, size = images.find(where, _text(where, row, "image"))
+        name, label = _name(where, row, "name"), _name(where, row, "class")
         split = _split(where, row.get("split", "train"))
-        new = _Draft(where, image, _text(where, row, "class"), split, _box(where, row))
+        new = _Draft(where, image, label, split, _box(where, row, image, size))
         draft = drafts.setdefault((image, row.get("object", "")), new)
         if (new.label, new.box, new.split) != (draft.label, draft.box, draft.split) or name in draft.points:
             what = f"a second {name!r}" if name in draft.points else "another class, box or split"
@@ -142,7 +146,7 @@ def _read_objects(root: Path, rows: Iterable[tuple[str, Row]]) -> list[_Draft]:
                 f"{where}: {what} in the object that begins at {draft.where}; "
                 "several objects of an image need a column `object` that tells them apart."
             )
-        draft.points[name] = _number(where, name, row["x"]), _number(where, name, row["y"])
+        draft.points[name] = _point(where, row, image, size)
     return list(drafts.values())
 
 
@@ -153,21 +157,40 @@ def _text(where: str, row: Row, column: str) -> str:
     return text
 
 
+def _name(where: str, row: Row, column: str) -> str:
+    """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
+    name = _text(where, row, column)
+    if not name.isprintable():
+        raise DataError(f"{where}: the value of `{column}` is {name!r}; expected printable characters.")
+    return name
+
+
 class _Images:
-    """Finds images by name, each once."""
+    """Finds images by name and measures them, each once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.known: dict[str, Path] = {}
+        self.known: dict[str, tuple[Path, Size]] = {}
 
-    def find(self, where: str, name: str) -> Path:
+    def find(self, where: str, name: str) -> tuple[Path, Size]:
         if name not in self.known:
             candidates = (self.root / name, self.root / "images" / name)
             path = next((path for path in candidates if os.path.isfile(path)), None)
             if path is None:
                 raise DataError(f"{where}: there is no image {name!r} in {self.root} or its subfolder images.")
-            self.known[name] = path
+            self.known[name] = path, _measure(where, path)
         return self.known[name]
+
+
+def _measure(where: str, path: Path) -> Size:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of large images, which are refused here, and of damaged EXIF blocks
+        size = upright_size(path)
+    if size is None or not 0 < size[0] * size[1] <= MAX_PIXELS:
+        raise DataError(
+            f"{where}: the image {str(path)!r} cannot be read; expected {EXPECTED} of {MAX_PIXELS:,} pixels at most."
+        )
+    return size
 
 
 def _number(where: str, what: str, value: Any) -> float:
@@ -180,13 +203,28 @@ def _number(where: str, what: str, value: Any) -> float:
     return number
 
 
-def _box(where: str, row: Row) -> Box | None:
+def _point(where: str, row: Row, image: Path, size: Size) -> tuple[float, float]:
+    name, (width, height) = row["name"], size
+    x, y = _number(where, name, row["x"]), _number(where, name, row["y"])
+    if max(-x / width, -y / height, x / width - 1, y / height - 1) > OUTSIDE:
+        raise DataError(
+            f"{where}: the keypoint {name!r} at ({x:g}, {y:g}) is far outside {image.name}, which has "
+            f"{width} x {height} pixels; expected it inside, or {OUTSIDE:.0%} of that beyond the border at most."
+        )
+    return x, y
+
+
+def _box(where: str, row: Row, image: Path, size: Size) -> Box | None:
     values = [row.get(column, "") for column in BOX_COLUMNS]
     if all(value == "" for value in values):
         return None
     x, y, width, height = (_number(where, name, value) for name, value in zip(BOX_COLUMNS, values, strict=True))
     if width <= 0 or height <= 0:
         raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
+    if min(x + width, size[0]) - max(x, 0) < 1 or min(y + height, size[1]) - max(y, 0) < 1:
+        raise DataError(
+            f"{where}: the box covers less than one pixel of {image.name}, which has {size[0]} x {size[1]} pixels."
+        )
     return x, y, width, height
 
 
@@ -218,7 +256,10 @@ def _check_classes(path: Path, drafts: list[_Draft]) -> None:
             raise DataError(f"{group[0].where}: this is the only object of the class {label!r}; expected at least 2.")
         _check_names(label, group)
         if not can_pair(draft.points for draft in group):
-            raise DataError(f"{path}: no two objects of the class {label!r} have two keypoint names in common.")
+            where = " or ".join(split for split in SPLITS if any(draft.split == split for draft in group))
+            raise DataError(
+                f"{path}: no two objects of the class {label!r} in {where} have two keypoint names in common."
+            )
 
 
 def _check_names(label: str, group: list[_Draft]) -> None:

@@ -81,19 +81,31 @@ def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
     Images are named in `annotations.csv` (image,class,name,x,y,split), which `folder.load` reads.
     """
     root = Path(root).resolve()
-    partial = root.with_name(f".{root.name}.partial-{os.getpid()}")
     try:
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise DataError(f"{root} exists already; expected a new or empty folder for the synthetic figures.")
-        partial.mkdir(parents=True)
-        write_figures(partial, count_per_class, size, seed)
-        if root.exists():
-            root.rmdir()
-        os.replace(partial, root)
+        partial = partial_folder(root)
+        try:
+            write_figures(partial, count_per_class, size, seed)
+            if partial.parent == root:
+                for name in ("images", "annotations.csv", MARKER):  # the marker last: with it, the folder is whole
+                    os.replace(partial / name, root / name)
+            else:
+                os.replace(partial, root)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise DataError(f"The synthetic figures cannot be written to {root}: {error.strerror}.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+def partial_folder(root: Path) -> Path:
+    """Make the folder to draw into: inside an empty `root`, which stays (it may be a mount point), else beside it."""
+    exists = root.exists()
+    held = next(root.iterdir(), None) if root.is_dir() else None
+    if held or (exists and not root.is_dir()):
+        holds = f" and holds {held.name}" if held else ""
+        raise DataError(f"{root} exists already{holds}; expected a new or empty folder for the synthetic figures.")
+    partial = (root if exists else root.parent) / f".{root.name}.partial-{os.getpid()}"
+    partial.mkdir(parents=True)
+    return partial
 
 
 def is_drawn(root: Path) -> bool:

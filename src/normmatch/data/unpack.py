@@ -29,7 +29,8 @@ RATIO_FROM = 64 << 20  # an archive that unpacks to less is harmless whatever it
 
 STAGING = ".unpacking"
 CHUNK = 1 << 20
-DAMAGED = (EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+# ValueError: numbers that are none in a tar's extended header, names in a zip that are not the UTF-8 they claim to be.
+DAMAGED = (EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 Report = Callable[[int], object]  # told how many bytes of the packed file have been read
 
@@ -69,7 +70,7 @@ def top_folder(archive: Path) -> str | None:
             reader = _Meter(archive, _decompressed(raw))
             with tarfile.open(fileobj=cast(IO[bytes], reader), mode="r|") as tar:
                 return _first_top(member.name for member in tar)
-    except (*DAMAGED, OSError, DataError):
+    except (*DAMAGED, OSError):  # a DataError is a ValueError
         return None
 
 
@@ -94,6 +95,8 @@ def _unpack_one(archive: Path, staging: Path, progress: Progress) -> None:
             _unpack_zip(archive, staging, lambda done: progress.update(task, completed=done))
         else:
             _unpack_tar(archive, staging, lambda done: progress.update(task, completed=done))
+    except DataError:
+        raise
     except DAMAGED as error:
         raise DataError(f"{archive} is damaged or cut short ({error}): get it again") from error
     except NotImplementedError as error:
