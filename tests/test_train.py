@@ -60,6 +60,10 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(tmp_path: Path, splits: 
     assert same(whole, resumed)
 
 
+def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    assert same(train(config(tmp_path / "a"), splits), train(config(tmp_path / "b", validate_every=2), splits))
+
+
 def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     first = train(config(tmp_path / "a", steps=2), splits)
     assert same(first, train(config(tmp_path / "b", steps=2), splits))

@@ -4,6 +4,7 @@ Everything random is a function of (seed, step): the batch is (see `TrainBatches
 at every step. So a run that is stopped and resumed ends with the same weights as one that never stopped.
 """
 
+import copy
 import json
 import math
 import time
@@ -170,8 +171,8 @@ class Trainer:
         return {key: value.detach() for key, value in logs.items()}
 
     def averaged(self) -> NormMatch:
-        """The averaged network, its matrices back on the sphere."""
-        model = cast(NormMatch, self.average.module)
+        """A copy of the averaged network, its matrices back on the sphere; the running average stays as it is."""
+        model = copy.deepcopy(cast(NormMatch, self.average.module))
         model.normalize_weights()
         return model.eval()
 
