@@ -1,5 +1,6 @@
 """The README's commands work: its Python runs, and so does each `normmatch` line, shortened where it would be long."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -34,7 +35,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_line_is_tested_here() -> None:
     known = sum(len(commands(word)) for word in ("data/figures", "data/voc", "photos"))
-    assert known == len(commands("")) == 9
+    assert known == len(commands("")) == 10
 
 
 def test_make_targets_exist() -> None:
@@ -61,7 +62,7 @@ def test_python() -> None:
 
 
 def test_training_on_drawn_figures(empty_folder: Path) -> None:
-    download, check, train = commands("data/figures")
+    download, check, train, evaluate = commands("data/figures")
     cli.main([*download, "--count", "12"])
     cli.main(check)
     with Image.open("figures.png") as sheet:
@@ -69,6 +70,10 @@ def test_training_on_drawn_figures(empty_folder: Path) -> None:
     train[train.index("--steps") + 1] = "2"
     cli.main([*train, "--batch-size", "2", "--validation-pairs", "2"])
     assert (empty_folder / "runs/first/model.safetensors").is_file()
+    cli.main([*evaluate, "--json", "result.json"])
+    result = json.loads(Path("result.json").read_text())
+    assert set(result["classes"]) == {"beetle", "bird", "horse", "person"}
+    assert result["mean"] == pytest.approx(sum(result["classes"].values()) / 4)
 
 
 def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,47 @@ def bench_data(
         print(f"{rate:,.0f} pairs/s with {workers} workers, the pixels {pixels}")
 
 
+def run_eval(
+    weights: Positional[str],
+    name: Positional[DatasetName],
+    root: Root,
+    protocol: ProtocolName = "nmt",
+    split: str = "test",
+    pairs: int = 1000,
+    seed: int = 0,
+    json: File = None,
+) -> None:
+    """Measure how many keypoints a trained network matches right, class by class.
+
+    Args:
+        weights: a folder or file that training wrote
+        name: the dataset
+        root: the folder that it lies in
+        protocol: the rules to read the annotations and to score by
+        split: train, val or test
+        pairs: pairs a class; a dataset that comes with pairs uses those
+        seed: fixes the pairs
+        json: a file for the result
+    """
+    import torch
+
+    from normmatch.data.catalog import load_splits
+    from normmatch.evaluate import evaluate, print_accuracy
+    from normmatch.io import write_json
+    from normmatch.model.matcher import NormMatch
+
+    model = NormMatch.from_pretrained(weights).to("cuda" if torch.cuda.is_available() else "cpu")
+    splits = load_splits(name, root, protocol, model.config.image_size, needed=(split,))
+    result = {
+        "weights": weights,
+        "split": split,
+        **evaluate(model, splits[split], name, get_protocol(protocol), pairs, seed),
+    }
+    print_accuracy(result)
+    if json is not None:
+        write_json(json, result)
+
+
 def run_training(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
     from normmatch.data.catalog import load_splits
@@ -201,6 +242,7 @@ def _group(name: str, commands: Any, description: str) -> Any:
 Command: Any = Union[  # noqa: UP007 - the parts are made by calls
     _group("data", DataCommand, "Get, prepare and look at datasets."),
     _group("train", TrainCommand, "Train a network, starting from one of the presets."),
+    Annotated[Any, subcommand("eval", constructor=run_eval)],
     _group("bench", BenchCommand, "Measure speed."),
     Annotated[Any, subcommand("quickstart", constructor=quickstart)],
 ]

@@ -1,25 +1,38 @@
 """The evaluation protocols of the field, named: numbers under different ones do not belong in one table."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from normmatch.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a benchmark's annotations become matching problems."""
+    """How a benchmark's annotations become matching problems, and how the answers are scored."""
 
     name: str
     size: int  # side of the square that a crop is resized to
-    keep_outside: bool  # keypoints outside the crop: kept or dropped
-    fewest_shared: int  # a pair needs this many common keypoints
-    crop_spair: bool  # SPair-71k: crop to the object's box, or take the whole image
+    keep_outside: bool = False  # keypoints outside the crop: kept or dropped
+    fewest_shared: int = 2  # a pair needs this many common keypoints
+    crop_spair: bool = False  # SPair-71k: crop to the object's box, or take the whole image
+    pairs: Literal["replacement", "distinct"] = "replacement"  # test pairs of a class: repeats allowed or not
+    average: Literal["keypoints", "pairs"] = "keypoints"  # what the accuracy of a class is the mean of
+    one_to_one: bool = False  # decoded by the Hungarian method, or by the best column of each row
 
 
 PROTOCOLS = {
-    "nmt": Protocol("nmt", size=384, keep_outside=False, fewest_shared=2, crop_spair=False),
-    "bbgm": Protocol("bbgm", size=256, keep_outside=False, fewest_shared=2, crop_spair=False),
-    "thinkmatch": Protocol("thinkmatch", size=256, keep_outside=True, fewest_shared=3, crop_spair=True),
+    "nmt": Protocol("nmt", size=384),
+    "bbgm": Protocol("bbgm", size=256),
+    "thinkmatch": Protocol(
+        "thinkmatch",
+        size=256,
+        keep_outside=True,
+        fewest_shared=3,
+        crop_spair=True,
+        pairs="distinct",
+        average="pairs",
+        one_to_one=True,
+    ),
 }
 
 
