@@ -141,7 +141,7 @@ class DataConfig:
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
     workers: int = 4
-    """processes that prepare batches; 0 prepares them in the training process"""
+    """processes that prepare batches, at most one a core; 0 prepares them in the training process"""
 
     def __post_init__(self) -> None:
         if self.workers < 0:

@@ -7,6 +7,7 @@ at every step. So a run that is stopped and resumed ends with the same weights a
 import copy
 import json
 import math
+import os
 import time
 import warnings
 from dataclasses import asdict
@@ -139,7 +140,7 @@ class Trainer:
         )
         for reason, count in batches.skipped.items():
             warnings.warn(f"{reason} ({count:,} times)", stacklevel=2)
-        workers = self.config.data.workers
+        workers = min(self.config.data.workers, os.cpu_count() or 1)
         return DataLoader(
             batches,
             batch_size=None,
