@@ -120,7 +120,7 @@ def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
         install(name, root, archives)
 
 
-def quickstart(out: Root = Path("demo"), steps: int = 500) -> None:
+def quickstart(out: Root = Path("demo"), steps: int = 550) -> None:
     """Train a tiny network on drawn figures for about a minute, and show what it has learned.
 
     Args:

@@ -19,12 +19,12 @@ from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
 from normmatch.train import train
 
-FIGURES = 400  # training figures of each class
+FIGURES = 600  # training figures of each class
 HELD_OUT = 60  # of each class, never seen in training
 PAIRS = 100  # of each class, on which accuracy is measured
 
 
-def quickstart(out: Path = Path("demo"), steps: int = 500) -> float:
+def quickstart(out: Path = Path("demo"), steps: int = 550) -> float:
     """Train a tiny network on drawn figures, show how well it matches figures that it has not seen.
 
     Args:
