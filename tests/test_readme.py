@@ -106,6 +106,6 @@ def test_own_photographs(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
     """What a training command asks for, without the training."""
     asked: list[TrainConfig] = []
-    monkeypatch.setattr(cli, "run_training", asked.append)
+    monkeypatch.setattr(cli.train, "train", asked.append)
     cli.main(arguments)
     return asked[0]

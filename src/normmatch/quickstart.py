@@ -17,7 +17,7 @@ from normmatch.errors import ConfigError
 from normmatch.evaluate import predict
 from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
-from normmatch.train import train
+from normmatch.training.trainer import train
 
 FIGURES = 600  # training figures of each class
 HELD_OUT = 60  # of each class, never seen in training

@@ -14,7 +14,7 @@ from normmatch.data.pairs import PreparedSplit
 from normmatch.errors import ConfigError, DataError
 from normmatch.model.matcher import NormMatch
 from normmatch.model.transformer import UnitLinear
-from normmatch.train import Trainer, TrainStep, make_optimizer, schedule, train
+from normmatch.training.trainer import Trainer, TrainStep, make_optimizer, schedule, train
 
 SIZE = 64
 

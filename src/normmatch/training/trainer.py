@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader
 
-from normmatch import checkpoint
 from normmatch.config import LossConfig, TrainConfig
 from normmatch.data.batches import ImageBank, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
@@ -34,6 +33,7 @@ from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
 from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
+from normmatch.training import checkpoint
 
 CONFIG, LOG = "config.json", "log.jsonl"  # in the folder of a run
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from normmatch import checkpoint
 from normmatch.errors import WeightsError
+from normmatch.training import checkpoint
 
 
 def test_round_trip_of_an_optimizer_state(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""`normmatch data`: get, prepare and look at datasets."""
+
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from normmatch.commands.options import File, Folder, Number, Root
+from normmatch.config import DatasetName, ProtocolName
+from normmatch.data.protocols import get_protocol
+from normmatch.errors import DataError
+
+FIGURE_SIZE = 192  # pixels, of the drawn figures
+
+
+def download(
+    name: Positional[DatasetName], root: Root, archives: Folder = None, count: int = 250, seed: int = 0
+) -> None:
+    """Download a dataset, check it and unpack it.
+
+    A download that breaks off goes on where it stopped when the command is given again.
+
+    Args:
+        name: the dataset; synthetic is drawn, not downloaded
+        root: the folder to put it into
+        archives: a folder with archives that you already have; nothing is downloaded then
+        count: synthetic only, how many training figures of each class are drawn
+        seed: synthetic only, fixes the figures
+    """
+    if name == "folder":
+        raise DataError(
+            f"There is nothing to download for your own data: put the images and a CSV or JSON into {root}."
+        )
+    if name == "synthetic":
+        from normmatch.data import synthetic
+
+        synthetic.write(root, count, FIGURE_SIZE, seed)
+        print(f"{name} is drawn in {root}")
+        return
+    from normmatch.data.download import install
+
+    files = install(name, root, archives)
+    print(f"{name} is in {root}, unpacked from {', '.join(file.name for file in files)}")
+
+
+def prepare(
+    name: Positional[DatasetName],
+    root: Root,
+    archives: Folder = None,
+    protocol: ProtocolName = "nmt",
+    size: Number = None,
+    workers: Number = None,
+) -> None:
+    """Decode, crop and resize every object once, into a cache that training and evaluation read.
+
+    The cache goes to ROOT/prepared. If the command is interrupted, the next one goes on where it stopped.
+
+    Args:
+        name: the dataset
+        root: the folder that it lies in
+        archives: unpack the dataset from the archives in this folder first
+        protocol: the rules to read the annotations by
+        size: side of the square images in pixels; the protocol's if not given
+        workers: number of processes; one for each core if not given
+    """
+    from normmatch.data import cache
+    from normmatch.data.catalog import open_dataset, prepared_folder
+
+    _unpack_first(name, root, archives)
+    dataset = open_dataset(name, root, protocol)
+    size = get_protocol(protocol).size if size is None else size
+    folder = prepared_folder(name, root, protocol, size)
+    report = cache.prepare(dataset, folder, size, workers, strict=name == "folder")
+    print(f"{report.objects:,} objects are in {folder} ({len(report.skipped):,} skipped, {report.seconds:.0f} s)")
+
+
+def check(
+    name: Positional[DatasetName],
+    root: Root,
+    archives: Folder = None,
+    protocol: ProtocolName = "nmt",
+    out: File = None,
+) -> None:
+    """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
+
+    Args:
+        name: the dataset
+        root: the folder that it lies in
+        archives: unpack the dataset from the archives in this folder first
+        protocol: the rules to read the annotations by
+        out: the PNG to draw; NAME-check.png in the current folder if not given
+    """
+    from normmatch.data.catalog import open_dataset
+    from normmatch.data.check import print_summary, summarize
+    from normmatch.data.contact_sheet import contact_sheet
+
+    _unpack_first(name, root, archives)
+    dataset = open_dataset(name, root, protocol)
+    print_summary(summarize(dataset, get_protocol(protocol).fewest_shared))
+    out = out or Path(f"{name}-check.png")
+    contact_sheet(dataset, out)
+    print(f"the contact sheet is {out}")
+
+
+def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
+    if archives is not None:
+        from normmatch.data.download import install
+
+        install(name, root, archives)

@@ -1,0 +1,12 @@
+"""Kinds of options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
+
+# Options that may be left out; without this their help reads "{None}|PATH ... (default: None)".
+Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
+File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Root = Annotated[Path, arg(metavar="DIR")]

@@ -1,0 +1,17 @@
+"""`normmatch quickstart`: a first training in a minute."""
+
+from pathlib import Path
+
+from normmatch.commands.options import Root
+
+
+def quickstart(out: Root = Path("demo"), steps: int = 550) -> None:
+    """Train a tiny network on drawn figures for about a minute, and show what it has learned.
+
+    Args:
+        out: the folder for the trained network and a picture; an earlier quickstart in it is replaced
+        steps: length of the training
+    """
+    from normmatch.quickstart import quickstart as run
+
+    run(out, steps)
