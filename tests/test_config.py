@@ -26,7 +26,7 @@ def count(module: torch.nn.Module) -> float:
 
 # name: backbone, image size, parameters in millions, of which in the backbone, channels of the maps, strides
 EXPECTED: dict[str, tuple[str, int, float, float, tuple[int, int], tuple[int, int]]] = {
-    "small": ("vit_small_patch14_dinov2", 378, 80.3, 22.1, (384, 384), (14, 14)),
+    "small": ("vit_small_patch14_dinov2", 378, 39.7, 22.1, (384, 384), (14, 14)),
     "vgg16": ("vgg16", 256, 77.5, 14.7, (512, 512), (8, 16)),
     "paper": ("swinv2_base_window12to24_192to384", 384, 192.6, 86.9, (512, 1024), (16, 32)),
     "paper-large": ("swinv2_large_window12to24_192to384", 384, 314.7, 195.2, (768, 1536), (16, 32)),
@@ -57,7 +57,12 @@ def test_the_designs_choices() -> None:
     for config in PRESETS.values():
         assert (config.sinkhorn_epsilon, config.sinkhorn_rounds, config.spline_kernel) == (0.035, 27, 5)
         assert config.transformer == "normalized"
-    assert all(PRESETS[name].dim == 648 for name in EXPECTED)
+    assert {name: PRESETS[name].dim for name in EXPECTED} == {
+        "small": 320,
+        "vgg16": 648,
+        "paper": 648,
+        "paper-large": 648,
+    }
     assert PRESETS["small"].backbone_layers == (8, 11)  # blocks 9 and 12
     assert PRESETS["vgg16"].backbone_layers == (20, 25)  # relu4_2 and relu5_1
 
@@ -78,8 +83,8 @@ def test_a_config_is_frozen_and_survives_json(config: ModelConfig) -> None:
 
 
 CANNOT_BE: list[tuple[dict[str, Any], str]] = [
-    ({"num_heads": 7}, "model.num_heads"),  # does not divide 648
-    ({"dim": 100}, "model.num_heads"),
+    ({"num_heads": 7}, "model.num_heads"),  # does not divide 320
+    ({"dim": 101}, "model.num_heads"),
     *(
         ({name: value}, f"model.{name}")
         for name in ("image_size", "dim", "num_layers", "num_heads", "mlp_ratio", "sinkhorn_rounds", "spline_kernel")

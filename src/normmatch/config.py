@@ -22,11 +22,11 @@ class ModelConfig:
     """the two feature maps: blocks of a ViT, stages of the others, counted from 0; layers of vgg16's features"""
     image_size: int = 378
     """side of the square that images are resized to; a multiple of a ViT's patch"""
-    dim: int = 648
+    dim: int = 320
     """D, the width of everything after the backbone"""
     num_layers: int = 4
     """L, the number of two-stream layers"""
-    num_heads: int = 12
+    num_heads: int = 5
     """attention heads; they divide D"""
     mlp_ratio: int = 4
     """hidden width of the MLP, in multiples of D"""
@@ -42,6 +42,8 @@ class ModelConfig:
     """temperature of the Sinkhorn iteration"""
     sinkhorn_rounds: int = 27
     """rounds of the Sinkhorn iteration"""
+    min_score: float = 0.0
+    """a match with a lower score is taken for none when photographs are matched; calibrated on unmatched points"""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -63,6 +65,8 @@ class ModelConfig:
             raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
         if not 0 < self.sinkhorn_epsilon < float("inf"):
             raise ConfigError(f"model.sinkhorn_epsilon is {self.sinkhorn_epsilon}, expected a positive number")
+        if not 0 <= self.min_score <= 1:
+            raise ConfigError(f"model.min_score is {self.min_score}, expected a score from 0 to 1")
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {self.transformer!r}, expected 'normalized' or 'vanilla'")
         first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
@@ -72,12 +76,14 @@ class ModelConfig:
 
 PRESETS: dict[str, ModelConfig] = {
     "small": ModelConfig(),
-    "vgg16": ModelConfig(backbone="vgg16", backbone_layers=(20, 25), image_size=256),
+    "vgg16": ModelConfig(backbone="vgg16", backbone_layers=(20, 25), image_size=256, dim=648, num_heads=12),
     "paper": ModelConfig(
-        backbone="swinv2_base_window12to24_192to384", backbone_layers=(2, 3), image_size=384, shared_streams=False
+        backbone="swinv2_base_window12to24_192to384", backbone_layers=(2, 3), image_size=384,
+        dim=648, num_heads=12, shared_streams=False,
     ),
     "paper-large": ModelConfig(
-        backbone="swinv2_large_window12to24_192to384", backbone_layers=(2, 3), image_size=384, shared_streams=False
+        backbone="swinv2_large_window12to24_192to384", backbone_layers=(2, 3), image_size=384,
+        dim=648, num_heads=12, shared_streams=False,
     ),
     "tiny": ModelConfig(
         backbone="test_resnet", backbone_weights="random", backbone_layers=(2, 3), image_size=96,

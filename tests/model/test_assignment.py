@@ -136,7 +136,7 @@ def test_an_image_of_padding_alone_matches_nothing(empty):
         mask1[:] = False
     log_assignment = log_sinkhorn(similarity, mask0, mask1, 0.035, 27)
     assert log_assignment.isneginf().all()
-    matches, scores = best_matches(log_assignment)
+    matches, scores = best_matches(log_assignment, similarity)
     assert (matches == -1).all()
     assert (scores == 0).all()
     assert (one_to_one(log_assignment) == -1).all()
@@ -171,7 +171,7 @@ def test_gradients(m, n):
 def test_best_matches_are_the_largest_of_each_row_with_scores_in_unit_range(seed, m, n):
     similarity, mask0, mask1 = random_problem(seed, 3, m, n)
     log_assignment = log_sinkhorn(similarity, mask0, mask1, 0.035, 2)  # far from converged
-    matches, scores = best_matches(log_assignment)
+    matches, scores = best_matches(log_assignment, similarity)
     assert matches.dtype == torch.long
     assert ((scores >= 0) & (scores <= 1)).all()
     for b in range(3):
@@ -179,16 +179,17 @@ def test_best_matches_are_the_largest_of_each_row_with_scores_in_unit_range(seed
             candidates = [j for j in range(n) if mask0[b, i] and mask1[b, j]]
             best = max(candidates, key=lambda j: log_assignment[b, i, j], default=-1)
             assert matches[b, i] == best
-            assert scores[b, i] == (pytest.approx(log_assignment[b, i, best].exp().item()) if candidates else 0)
+            sure = [log_assignment[b, i, j].exp().item() * max(similarity[b, i, j].item(), 0) for j in candidates]
+            assert scores[b, i] == pytest.approx(max(sure, default=0))
 
 
 def test_scores_never_exceed_one():
-    matches, scores = best_matches(torch.tensor([[[1e-3, -5.0]]]))
+    matches, scores = best_matches(torch.tensor([[[1e-3, -5.0]]]), torch.tensor([[[1 + 1e-3, 0.0]]]))
     assert (matches.item(), scores.item()) == (0, 1.0)
 
 
 def test_best_matches_without_candidates():
-    matches, scores = best_matches(torch.zeros(2, 3, 0))
+    matches, scores = best_matches(torch.zeros(2, 3, 0), torch.zeros(2, 3, 0))
     assert matches.tolist() == [[-1] * 3] * 2
     assert scores.tolist() == [[0.0] * 3] * 2
 
@@ -228,16 +229,17 @@ def test_a_clear_permutation_is_found_with_certainty():
     similarity = torch.full((1, 7, 7), -0.2)
     similarity[0, torch.arange(7), order] = 0.8
     log_assignment = log_sinkhorn(similarity, *all_valid(similarity), 0.035, 27)
-    matches0, scores0 = best_matches(log_assignment)
-    matches1, _ = best_matches(log_assignment.mT)
+    matches0, scores0 = best_matches(log_assignment, similarity)
+    matches1, _ = best_matches(log_assignment.mT, similarity.mT)
     assert torch.equal(matches0[0], order)
     assert torch.equal(mutual(matches0, matches1)[0], order)
     assert torch.equal(one_to_one(log_assignment)[0], order)
-    assert (scores0 > 0.999).all()
+    torch.testing.assert_close(scores0, torch.full((1, 7), 0.8), atol=1e-3, rtol=0)
 
 
 def test_one_to_one_settles_a_conflict_that_row_maxima_do_not():
     log_assignment = torch.tensor([[[0.9, 0.8], [0.9, 0.1]]]).log()
-    assert best_matches(log_assignment)[0].tolist() == [[0, 0]]
-    assert mutual(torch.tensor([[0, 0]]), best_matches(log_assignment.mT)[0]).tolist() == [[0, -1]]
+    similarity = torch.ones(1, 2, 2)
+    assert best_matches(log_assignment, similarity)[0].tolist() == [[0, 0]]
+    assert mutual(torch.tensor([[0, 0]]), best_matches(log_assignment.mT, similarity)[0]).tolist() == [[0, -1]]
     assert one_to_one(log_assignment).tolist() == [[1, 0]]

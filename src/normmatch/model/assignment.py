@@ -40,16 +40,25 @@ def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int) -> Ten
     return (z + f.unsqueeze(2) + g.unsqueeze(1))[:, :-1, :-1]
 
 
-def best_matches(log_assignment: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row of (B, M, N) the column of its largest entry, and that entry as a score in [0, 1]: (B, M) each.
+def match_scores(log_assignment: Tensor, similarity: Tensor) -> Tensor:
+    """How sure each possible match is: its assignment times its cosine, in [0, 1]; (B, M, N), 0 for padding.
 
-    A padded row, and a row without candidates, has -1 and 0.
+    Sinkhorn hands every point to somebody: between unlike objects the assignment stays high, but the cosine does not.
+    """
+    return log_assignment.exp().clamp(0, 1) * similarity.clamp(0, 1)
+
+
+def best_matches(log_assignment: Tensor, similarity: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row of (B, M, N) the column of its largest assignment, and its largest score: (B, M) each.
+
+    The largest score is nearly always that of the match; unlike it, it does not jump where two columns tie. A padded
+    row, and a row without candidates, has -1 and 0.
     """
     if log_assignment.shape[2] == 0:
         empty = log_assignment.new_zeros(log_assignment.shape[:2])
         return torch.full_like(empty, -1, dtype=torch.long), empty
     best, matches = log_assignment.max(2)  # (B, M)
-    return matches.masked_fill(best.isneginf(), -1), best.exp().clamp(0, 1)
+    return matches.masked_fill(best.isneginf(), -1), match_scores(log_assignment, similarity).amax(2)
 
 
 def mutual(matches0: Tensor, matches1: Tensor) -> Tensor:

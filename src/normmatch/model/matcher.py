@@ -15,7 +15,7 @@ from normmatch.errors import InputError, NormMatchError, WeightsError
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, make_backbone
 from normmatch.model.graph import delaunay_batch, pseudo_coordinates
-from normmatch.model.sampling import node_features
+from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import SplineCNN
 from normmatch.model.transformer import TwoStreamTransformer, norm
 
@@ -43,18 +43,18 @@ class MatchingHead(nn.Module):
             drop_path=config.drop_path,
         )
 
-    def describe(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+    def describe(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Unit descriptors of all keypoints after each layer, and the cosine similarity of the last ones."""
         keypoints = torch.cat([points["keypoints0"], points["keypoints1"]])  # (2B, N, 2)
         mask = torch.cat([points["mask0"], points["mask1"]])  # (2B, N)
         adjacency = torch.cat([points["adjacency0"], points["adjacency1"]])  # (2B, N, N)
 
-        nodes = torch.cat([
-            node_features(features0.maps, points["keypoints0"], features0.size),
-            node_features(features1.maps, points["keypoints1"], features1.size),
-        ])  # (2B, N, C)  # fmt: skip
+        nodes0, nodes1 = read_nodes(features0, points["keypoints0"]), read_nodes(features1, points["keypoints1"])
+        nodes = torch.cat([nodes0.features, nodes1.features])  # (2B, N, C)
         nodes = self.spline(nodes, pseudo_coordinates(keypoints, adjacency), adjacency)  # (2B, N, D)
-        token = self.global_token(torch.cat([features0.pooled, features1.pooled])).unsqueeze(1)  # (2B, 1, D)
+        token = self.global_token(torch.cat([nodes0.pooled, nodes1.pooled])).unsqueeze(1)  # (2B, 1, D)
         tokens = norm(torch.cat([token, nodes], 1))  # (2B, 1 + N, D)
         layers = torch.stack(self.transformer(tokens, F.pad(mask, (1, 0), value=True)))  # (L, 2B, 1 + N, D)
         layers0, layers1 = layers[:, :, 1:].chunk(2, 1)  # (L, B, N, D) each
@@ -63,22 +63,25 @@ class MatchingHead(nn.Module):
         similarity = (layers0[-1] @ layers1[-1].mT).masked_fill(~valid, 0.0)
         return {"layers0": layers0, "layers1": layers1, "similarity": similarity}
 
-    def forward(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+    def forward(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         """`describe`, then the Sinkhorn assignment and the best match of every point."""
         output = self.describe(features0, features1, points)
+        similarity = output["similarity"].float()
         log_assignment = log_sinkhorn(
-            output["similarity"].float(),
+            similarity,
             points["mask0"],
             points["mask1"],
             self.config.sinkhorn_epsilon,
             self.config.sinkhorn_rounds,
         )
-        matches0, scores0 = best_matches(log_assignment)
-        matches1, scores1 = best_matches(log_assignment.mT)
+        matches0, scores0 = best_matches(log_assignment, similarity)
+        matches1, scores1 = best_matches(log_assignment.mT, similarity.mT)
         return {
             "descriptors0": output["layers0"][-1],
             "descriptors1": output["layers1"][-1],
-            "similarity": output["similarity"],
+            "similarity": similarity,
             "log_assignment": log_assignment,
             "matches0": matches0,
             "matches1": matches1,
@@ -129,7 +132,7 @@ class NormMatch(nn.Module):
         Returns:
             A dict with
                 matches0 (B, M), matches1 (B, N): index of the best point in the other image, -1 for padding
-                matching_scores0 (B, M), matching_scores1 (B, N): its assignment in [0, 1]
+                matching_scores0 (B, M), matching_scores1 (B, N): how sure, in [0, 1]: assignment times cosine
                 similarity (B, M, N): cosine, 0 for padding
                 log_assignment (B, M, N): after Sinkhorn, -inf for padding
                 descriptors0 (B, M, D), descriptors1 (B, N, D): unit vectors

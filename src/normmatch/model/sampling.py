@@ -5,9 +5,20 @@ by s maps x to s * x, mirroring maps x to W - x, and a coordinate means the same
 map after division by the size. `grid_sample(align_corners=False)` agrees with it.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from normmatch.model.backbone import Features
+
+
+class Nodes(NamedTuple):
+    """An image as its keypoints see it: all that is left of the backbone's maps once the keypoints are known."""
+
+    features: Tensor  # (B, N, C)
+    pooled: Tensor  # (B, G)
 
 
 def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Tensor:
@@ -27,3 +38,10 @@ def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Ten
 def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
     """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
     return torch.cat([sample(F.normalize(m, dim=1), keypoints, size) for m in maps], dim=-1)
+
+
+def read_nodes(features: Features | Nodes, keypoints: Tensor) -> Nodes:
+    """Read an encoded image at keypoints (B, N, 2), unless that was done before."""
+    if isinstance(features, Nodes):
+        return features
+    return Nodes(node_features(features.maps, keypoints, features.size), features.pooled)
