@@ -7,8 +7,9 @@ from normmatch.errors import NormMatchError
 
 if TYPE_CHECKING:
     from normmatch.model.matcher import NormMatch
+    from normmatch.photographs.matcher import Matcher, match_pair
 
-__all__ = ["PRESETS", "ModelConfig", "NormMatch", "NormMatchError", "__version__"]
+__all__ = ["PRESETS", "Matcher", "ModelConfig", "NormMatch", "NormMatchError", "__version__", "match_pair"]
 __version__ = "0.1.0"
 
 
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from normmatch.model.matcher import NormMatch
 
         return NormMatch
+    if name in ("Matcher", "match_pair"):
+        from normmatch.photographs import matcher
+
+        return getattr(matcher, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,27 +1,41 @@
 """From an annotated object to its crop: read, warp, cut out and resize, for the cache and for looking at."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from PIL import Image
 
-from normmatch.data.pairs import AnnotatedObject, Box
 from normmatch.errors import DataError
 from normmatch.io import read_image
 
+if TYPE_CHECKING:  # its file needs torch, which cropping does not
+    from normmatch.data.pairs import AnnotatedObject
 
-def read_crop(item: AnnotatedObject) -> tuple[Image.Image, Box]:
+Box = tuple[float, float, float, float]  # xmin, ymin, width, height
+
+
+def read_crop(item: "AnnotatedObject") -> tuple[Image.Image, Box]:
     """The object's upright, warped image, and its box clipped to that image (xmin, ymin, width, height)."""
     image = Image.fromarray(read_image(item.image))
     if item.homography is not None:
         image = _warp(image, item)
-    x, y, width, height = item.box or (0.0, 0.0, *image.size)
-    x0, y0 = max(x, 0.0), max(y, 0.0)
-    width, height = min(x + width, image.width) - x0, min(y + height, image.height) - y0
-    if not (width >= 1 and height >= 1):  # also when a number is not finite
+    crop = clip_box(item.box or (0.0, 0.0, *image.size), image.size)
+    if crop is None:
         raise DataError(
             f"The box {item.box} (xmin, ymin, width, height) of a {item.label} in {item.image} covers less than one "
             f"pixel of the image, which has {image.width} x {image.height}."
         )
-    return image, (float(x0), float(y0), float(width), float(height))
+    return image, crop
+
+
+def clip_box(box: Box, size: tuple[int, int]) -> Box | None:
+    """The part of a box that lies in an image of size (width, height); None where it covers less than one pixel."""
+    x, y, width, height = box
+    x0, y0 = max(x, 0.0), max(y, 0.0)
+    width, height = min(x + width, size[0]) - x0, min(y + height, size[1]) - y0
+    if not (width >= 1 and height >= 1):  # also when a number is not finite
+        return None
+    return float(x0), float(y0), float(width), float(height)
 
 
 def resize_crop(image: Image.Image, crop: Box, size: tuple[int, int]) -> Image.Image:
@@ -38,7 +52,7 @@ def crop_keypoints(keypoints: np.ndarray, crop: Box, size: tuple[int, int]) -> n
     return moved.astype(np.float32)
 
 
-def _warp(image: Image.Image, item: AnnotatedObject) -> Image.Image:
+def _warp(image: Image.Image, item: "AnnotatedObject") -> Image.Image:
     """Warp by the homography into an image of the same size, bilinearly, black outside."""
     try:
         inverse = np.linalg.inv(np.asarray(item.homography, dtype=np.float64))  # (3, 3)

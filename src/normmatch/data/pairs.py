@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normmatch.data.crops import Box
 from normmatch.data.image_file import ImageFile
 from normmatch.errors import InputError
-from normmatch.model.graph import delaunay
+from normmatch.model.delaunay import pad_points
 
-Box = tuple[float, float, float, float]  # xmin, ymin, width, height
 Images = np.ndarray | ImageFile
 Sampling = Literal["intersection", "inclusion", "all"]
 
@@ -154,11 +154,4 @@ def collate(pairs: Sequence[KeypointPair], points: int | None = None) -> dict[st
 
 def _pad(points: Sequence[np.ndarray], n: int, side: str) -> dict[str, Tensor]:
     """The keypoints of one side with their mask and graph, filled up to n points."""
-    keypoints = np.zeros((len(points), n, 2), np.float32)
-    mask = np.zeros((len(points), n), bool)
-    adjacency = np.zeros((len(points), n, n), bool)
-    for b, xy in enumerate(points):
-        k = len(xy)
-        keypoints[b, :k], mask[b, :k], adjacency[b, :k, :k] = xy, True, delaunay(xy)
-    arrays = {"keypoints": keypoints, "mask": mask, "adjacency": adjacency}
-    return {key + side: torch.from_numpy(array) for key, array in arrays.items()}
+    return {key + side: torch.from_numpy(array) for key, array in pad_points(points, n).items()}

@@ -1,34 +1,10 @@
-"""The keypoint graph: a Delaunay triangulation, and where each neighbour lies as seen from a point.
-
-Valid range: any number of points, anywhere. Fewer than three points, collinear points and coinciding points have no
-triangulation: they give the complete graph.
-"""
+"""The keypoint graph: a Delaunay triangulation, and where each neighbour lies as seen from a point."""
 
 import numpy as np
 import torch
-from scipy.spatial import Delaunay, QhullError
 from torch import Tensor
 
-
-def delaunay(keypoints: np.ndarray) -> np.ndarray:
-    """Adjacency (N, N) of the Delaunay triangulation of keypoints (N, 2): symmetric, no self-loops."""
-    n = len(keypoints)
-    complete = ~np.eye(n, dtype=bool)
-    if n < 4:  # a triangle is complete, and so is everything smaller
-        return complete
-    order = np.lexsort(keypoints.T)  # on a grid Qhull picks the diagonals by the order of the points, so fix the order
-    try:
-        triangulation = Delaunay(keypoints[order])
-    except QhullError:  # collinear
-        return complete
-    if len(triangulation.coplanar):  # a point that Qhull left out: it coincides with another
-        return complete
-    corners = order[triangulation.simplices]  # (T, 3)
-    adjacency = np.zeros((n, n), dtype=bool)
-    for a, b in ((0, 1), (1, 2), (2, 0)):
-        adjacency[corners[:, a], corners[:, b]] = True
-        adjacency[corners[:, b], corners[:, a]] = True
-    return adjacency
+from normmatch.model.delaunay import delaunay
 
 
 def delaunay_batch(keypoints: Tensor, mask: Tensor) -> Tensor:

@@ -1,0 +1,279 @@
+"""Match the keypoints of your own photographs. Nothing here imports torch before a network is loaded.
+
+matcher = Matcher()
+result = matcher.match("cheetah.jpg", "lion.jpg", keypoints0, keypoints1)
+result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where it has no partner
+"""
+
+import functools
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from normmatch.errors import ConfigError, InputError
+from normmatch.model.delaunay import pad_points
+from normmatch.photographs.choose import choose
+from normmatch.photographs.views import MAX_POINTS, View, make_view
+
+if TYPE_CHECKING:
+    from normmatch.model.matcher import NormMatch
+
+ENCODE_BATCH = 8  # images that go through the backbone together
+PAIR_BATCH = 16  # pairs that are matched together, if they have few points
+MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer pairs are matched together where they have many points
+
+Result = dict[str, np.ndarray]
+BackendName = Literal["torch", "onnx"]
+
+
+class Pair(NamedTuple):
+    """Two images, their keypoints, and boxes (xmin, ymin, width, height) of the objects if wanted."""
+
+    image0: Any
+    image1: Any
+    keypoints0: Any
+    keypoints1: Any
+    box0: Any = None
+    box1: Any = None
+
+
+class Backend(Protocol):
+    """What runs the network; features are its own affair. See `torch_backend.py`."""
+
+    image_size: int
+    min_score: float
+
+    def encode(self, images: np.ndarray) -> list[Any]:
+        """The features of each of the images (B, 3, S, S) uint8."""
+        ...
+
+    def match(
+        self, features0: Sequence[Any], features1: Sequence[Any], points: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, N, N) of B pairs; points as in `pad_points`, with 0 and 1 appended."""
+        ...
+
+
+class Matcher:
+    """A loaded network that matches photographs, and remembers the ones that it has seen last.
+
+    Args:
+        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch.
+        device: auto, cpu, cuda or mps; auto is cuda where there is one.
+        backend: what runs the network.
+        compile: compile the network with torch; it pays from a few hundred pairs on.
+        precision: of the backbone: auto, float32 or bfloat16; auto is bfloat16 on cuda only.
+        cache: how many encoded images are remembered, by their content.
+    """
+
+    def __init__(
+        self,
+        weights: "str | Path | NormMatch" = "small",
+        *,
+        device: str = "auto",
+        backend: BackendName = "torch",
+        compile: bool = False,
+        precision: str = "auto",
+        cache: int = 32,
+    ) -> None:
+        if cache < 0:
+            raise ConfigError(f"cache is {cache}, expected a number of images of at least 0")
+        self.backend = _open_backend(weights, device, backend, compile, precision)
+        self.cache = cache
+        self._encoded: OrderedDict[bytes, Any] = OrderedDict()  # the least recently used first
+        self._lock = threading.Lock()
+
+    def match(
+        self,
+        image0: Any,
+        image1: Any,
+        keypoints0: Any,
+        keypoints1: Any,
+        *,
+        box0: Any = None,
+        box1: Any = None,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> Result:
+        """Match the keypoints of two images; there may be different numbers of them, and none.
+
+        Args:
+            image0, image1: a path, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a torch tensor
+                (3, H, W); files and PIL images are turned upright as their EXIF data say.
+            keypoints0, keypoints1: (M, 2) and (N, 2), xy in pixels of the upright images, pixel centres at +0.5.
+            box0, box1: the object's xmin, ymin, width and height in the same pixels; the whole image without it.
+            one_to_one: use no point twice (Hungarian method).
+            mutual: keep only matches that are the best of both their points.
+            min_score: a match with a lower score is none; None is the network's calibrated one, 0 keeps all.
+
+        Returns:
+            A dict of numpy arrays:
+                matches0 (M,), matches1 (N,): index of the partner in the other image, -1 where there is none
+                matching_scores0 (M,), matching_scores1 (N,): how sure, in [0, 1]; kept where it was too low for a match
+                matches (K, 2), scores (K,): the matches of matches0 as pairs of indices
+                similarity (M, N): cosines; log_assignment (M, N): after Sinkhorn
+        """
+        pair = Pair(image0, image1, keypoints0, keypoints1, box0, box1)
+        return self.match_batch([pair], one_to_one=one_to_one, mutual=mutual, min_score=min_score)[0]
+
+    def match_batch(
+        self,
+        pairs: Iterable[Pair | tuple[Any, ...]],
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> list[Result]:
+        """Match many pairs, several at a time whatever their sizes; options and results are those of `match`.
+
+        A pair is (image0, image1, keypoints0, keypoints1), and may go on with box0 and box1.
+        """
+        options = self._options(one_to_one, mutual, min_score)
+        results: list[Result] = []
+        for chunk in _chunks((Pair(*pair) for pair in pairs), PAIR_BATCH):
+            views = [self._views(pair) for pair in chunk]
+            needed = [view for pair in views if all(len(v.keypoints) for v in pair) for view in pair]
+            features = self._encode(needed)
+            results += self._match(views, features, options)
+        return results
+
+    def match_many(
+        self,
+        images: Sequence[Any],
+        keypoints: Sequence[Any],
+        boxes: Sequence[Any] | None = None,
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> dict[tuple[int, int], Result]:
+        """Match every image with every later one; the backbone sees each once. Keys are (i, j) with i < j."""
+        boxes = [None] * len(images) if boxes is None else boxes
+        if not len(images) == len(keypoints) == len(boxes):
+            raise InputError(
+                f"There are {len(images)} images, {len(keypoints)} sets of keypoints and {len(boxes)} boxes; "
+                "expected as many of each."
+            )
+        options = self._options(one_to_one, mutual, min_score)
+        size = self.backend.image_size
+        views = [
+            make_view(image, xy, box, size, f"image {i}")
+            for i, (image, xy, box) in enumerate(zip(images, keypoints, boxes, strict=True))
+        ]
+        features = self._encode(views)
+        indices = list(itertools.combinations(range(len(views)), 2))
+        results: dict[tuple[int, int], Result] = {}
+        for chunk in _chunks(indices, PAIR_BATCH):
+            found = self._match([(views[i], views[j]) for i, j in chunk], features, options)
+            results.update(zip(chunk, found, strict=True))
+        return results
+
+    def _options(self, one_to_one: bool, mutual: bool, min_score: float | None) -> dict[str, Any]:
+        min_score = self.backend.min_score if min_score is None else float(min_score)
+        if not 0 <= min_score <= 1:
+            raise InputError(f"min_score is {min_score:g}; expected a score from 0 to 1.")
+        return {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
+
+    def _views(self, pair: Pair) -> tuple[View, View]:
+        size = self.backend.image_size
+        return (
+            make_view(pair.image0, pair.keypoints0, pair.box0, size, "image0"),
+            make_view(pair.image1, pair.keypoints1, pair.box1, size, "image1"),
+        )
+
+    def _encode(self, views: Iterable[View]) -> dict[bytes, Any]:
+        """The features of the views by their keys; those that are remembered do not go through the backbone again."""
+        wanted = {view.key: view for view in views}
+        with self._lock:
+            features = {key: self._encoded[key] for key in wanted if key in self._encoded}
+        for chunk in _chunks((view for key, view in wanted.items() if key not in features), ENCODE_BATCH):
+            found = self.backend.encode(np.stack([view.pixels for view in chunk]))
+            features.update(zip((view.key for view in chunk), found, strict=True))
+        with self._lock:
+            for key in wanted:
+                self._encoded[key] = features[key]
+                self._encoded.move_to_end(key)
+            while len(self._encoded) > self.cache:
+                self._encoded.popitem(last=False)
+        return features
+
+    def _match(
+        self, pairs: Sequence[tuple[View, View]], features: Mapping[bytes, Any], options: Mapping[str, Any]
+    ) -> list[Result]:
+        """Match views whose features are there, in batches that fit into memory."""
+        results: dict[int, Result] = {}
+        counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
+        for batch in _batches(counts):
+            chosen = [pairs[i] for i in batch]
+            n = _padded(max(max(counts[i]) for i in batch))
+            points = {
+                f"{key}{side}": value
+                for side in (0, 1)
+                for key, value in pad_points([pair[side].keypoints for pair in chosen], n).items()
+            }
+            features0, features1 = ([features[pair[side].key] for pair in chosen] for side in (0, 1))
+            similarity, log_assignment = self.backend.match(features0, features1, points)
+            for row, i in enumerate(batch):
+                m, k = counts[i]
+                results[i] = choose(similarity[row, :m, :k].copy(), log_assignment[row, :m, :k].copy(), **options)
+        for i, shape in enumerate(counts):
+            if i not in results:  # no point on a side: nothing to match
+                results[i] = choose(np.zeros(shape, np.float32), np.zeros(shape, np.float32), **options)
+        return [results[i] for i in range(len(pairs))]
+
+
+def match_pair(
+    image0: Any,
+    image1: Any,
+    keypoints0: Any,
+    keypoints1: Any,
+    *,
+    weights: str | Path = "small",
+    device: str = "auto",
+    backend: BackendName = "torch",
+    **options: Any,
+) -> Result:
+    """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
+    return _shared(str(weights), device, backend).match(image0, image1, keypoints0, keypoints1, **options)
+
+
+@functools.lru_cache(maxsize=2)
+def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
+    return Matcher(weights, device=device, backend=backend)
+
+
+def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
+    if backend == "torch":
+        from normmatch.photographs.torch_backend import TorchBackend
+
+        return TorchBackend(weights, device, precision, compile)
+    raise ConfigError(f"backend is {backend!r}, expected torch")
+
+
+def _batches(counts: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Indices of pairs with points on both sides, those of similar sizes together."""
+    order = sorted((i for i, pair in enumerate(counts) if min(pair) > 0), key=lambda i: max(counts[i]))
+    batch: list[int] = []
+    for i in order:
+        if batch and (len(batch) + 1) * _padded(max(counts[i])) ** 2 > MAX_CELLS:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _padded(count: int) -> int:
+    return -(-count // 8) * 8  # few shapes, so torch.compile is calm
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
