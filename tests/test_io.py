@@ -242,3 +242,10 @@ def test_whole_file_keeps_the_old_one_when_it_fails(tmp_path: Path, error: type[
 
 def test_files_are_read_without_torch() -> None:
     subprocess.run([sys.executable, "-c", "import sys, normmatch.io; assert 'torch' not in sys.modules"], check=True)
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.jpg", "s3://bucket/a.jpg", "file:///a.jpg"])
+def test_a_web_address(address: str) -> None:
+    for path in (address, Path(address)):
+        with pytest.raises(InputError, match="is a web address; expected an image file on this computer"):
+            read_image(path)

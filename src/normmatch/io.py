@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -109,10 +110,17 @@ def rgb_array(image: Image.Image) -> np.ndarray:
     return np.array(image.convert("RGB"))  # (H, W, 3)
 
 
+def is_web_address(path: Path | str) -> bool:
+    """Whether a path is a web address; `Path` makes one slash of two."""
+    return re.match(r"[a-z][a-z0-9+.-]+:/", str(path), re.IGNORECASE) is not None
+
+
 def _check_file(path: Path) -> None:
     try:
         info = path.stat()
     except FileNotFoundError:
+        if is_web_address(path):
+            raise InputError(f"{path} is a web address; expected an image file on this computer.") from None
         raise InputError(f"The image {path} does not exist.") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or error

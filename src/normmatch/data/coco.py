@@ -1,6 +1,5 @@
 """COCO-keypoints JSON, read as the rows that a CSV of the same annotations would have (see `folder`)."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ from normmatch.errors import DataError
 Item = dict[str, Any]
 
 
-def coco_rows(path: Path, text: str, skipped: Skipped) -> Iterator[tuple[str, Item]]:
+def coco_rows(path: Path, content: Any, skipped: Skipped) -> Iterator[tuple[str, Item]]:
     """The labelled keypoints (v > 0) of the file with their places; annotations without one are counted."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: also an integer of absurdly many digits
-        raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
     images, categories, annotations = (_list(path, content, key) for key in ("images", "categories", "annotations"))
     files, classes = _by_id(path, "image", images), _by_id(path, "category", categories)
     for number, annotation in enumerate(annotations):

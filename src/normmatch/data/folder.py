@@ -9,19 +9,26 @@ write COCO files do not agree whether it is at 0 or 0.5; nothing is added here. 
 line, except COCO annotations without a labelled keypoint, which are counted.
 """
 
-import csv
-import io
-import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from normmatch.data.annotations import (
+    BOX_COLUMNS,
+    Row,
+    csv_rows,
+    filled,
+    number,
+    parse_json,
+    printable,
+    read_text,
+)
 from normmatch.data.coco import coco_rows
 from normmatch.data.hold_out import can_pair, hold_out
 from normmatch.data.layout import Skipped, upright_size
@@ -30,13 +37,10 @@ from normmatch.errors import DataError
 from normmatch.io import EXPECTED, MAX_PIXELS
 
 MAX_BYTES = 512 << 20  # of the annotation file; COCO's own, with 150,000 persons, has 230 MB
-MAX_COORDINATE = 1e6  # pixels; no image is larger
 OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie: the matcher takes no more
 COLUMNS = ("image", "class", "name", "x", "y")
-BOX_COLUMNS = ("xmin", "ymin", "width", "height")
 SPLITS = ("train", "val", "test")
 
-Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
 Size = tuple[int, int]  # width, height
 
 
@@ -67,10 +71,12 @@ def load(root: Path, val_share: float = 0.2, seed: int = 0, name: str = "folder"
     root = Path(root)
     skipped = Skipped()
     path = _annotation_file(root)
-    text = _read_text(path)
-    drafts = _read_objects(
-        root, _csv_rows(path, text) if path.suffix.lower() == ".csv" else coco_rows(path, text, skipped)
-    )
+    text = read_text(path, MAX_BYTES)
+    if path.suffix.lower() == ".csv":
+        rows = csv_rows(path, text, COLUMNS, ("object", "split"))
+    else:
+        rows = coco_rows(path, parse_json(path, text), skipped)
+    drafts = _read_objects(root, rows)
     _check_classes(path, drafts)
     objects: dict[str, tuple[AnnotatedObject, ...]] = {
         split: tuple(_finished(draft) for draft in drafts if draft.split == split) for split in SPLITS
@@ -91,52 +97,13 @@ def _annotation_file(root: Path) -> Path:
     return files[0]
 
 
-def _read_text(path: Path) -> str:
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise DataError(
-                f"{path} has {size >> 20} MiB; expected an annotation file of {MAX_BYTES >> 20} MiB at most."
-            )
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-    try:
-        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path} line {line} is not UTF-8 text: save the file as UTF-8.") from error
-
-
-def _csv_rows(path: Path, text: str) -> Iterator[tuple[str, Row]]:
-    """The lines of a CSV with their places, each with a value for every column."""
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [column.strip() for column in reader.fieldnames or ()]
-        boxed = set(BOX_COLUMNS) & set(header)
-        known = set(COLUMNS) <= set(header) <= {*COLUMNS, *BOX_COLUMNS, "object", "split"}
-        if not known or len(set(header)) < len(header) or len(boxed) not in (0, 4):
-            raise DataError(
-                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(COLUMNS)}, "
-                f"and if you like {','.join(BOX_COLUMNS)} (all four), object and split."
-            )
-        reader.fieldnames = header
-        for row in reader:
-            where = f"{path.name} line {reader.line_num}"
-            if None in row or None in row.values():
-                raise DataError(f"{where}: there are more or fewer values than the {len(header)} columns.")
-            yield where, {column: value.strip() for column, value in row.items()}
-    except csv.Error as error:
-        raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error
-
-
 def _read_objects(root: Path, rows: Iterable[tuple[str, Row]]) -> list[_Draft]:
     """One object for each image, or for each image and `object`."""
     images = _Images(root)
     drafts: dict[tuple[Path, str], _Draft] = {}
     for where, row in rows:
-        image, size = images.find(where, _text(where, row, "image"))
-        name, label = _name(where, row, "name"), _name(where, row, "class")
+        image, size = images.find(where, filled(where, row, "image"))
+        name, label = printable(where, row, "name"), printable(where, row, "class")
         split = _split(where, row.get("split", "train"))
         new = _Draft(where, image, label, split, _box(where, row, image, size))
         draft = drafts.setdefault((image, row.get("object", "")), new)
@@ -148,21 +115,6 @@ def _read_objects(root: Path, rows: Iterable[tuple[str, Row]]) -> list[_Draft]:
             )
         draft.points[name] = _point(where, row, image, size)
     return list(drafts.values())
-
-
-def _text(where: str, row: Row, column: str) -> str:
-    text: str = row[column]
-    if not text:
-        raise DataError(f"{where}: the value of `{column}` is empty.")
-    return text
-
-
-def _name(where: str, row: Row, column: str) -> str:
-    """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
-    name = _text(where, row, column)
-    if not name.isprintable():
-        raise DataError(f"{where}: the value of `{column}` is {name!r}; expected printable characters.")
-    return name
 
 
 class _Images:
@@ -193,19 +145,9 @@ def _measure(where: str, path: Path) -> Size:
     return size
 
 
-def _number(where: str, what: str, value: Any) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not abs(number) <= MAX_COORDINATE:  # also when it is not a number
-        raise DataError(f"{where}: {value!r} is no pixel coordinate (of {what}); expected a finite number.")
-    return number
-
-
 def _point(where: str, row: Row, image: Path, size: Size) -> tuple[float, float]:
     name, (width, height) = row["name"], size
-    x, y = _number(where, name, row["x"]), _number(where, name, row["y"])
+    x, y = number(where, name, row["x"]), number(where, name, row["y"])
     if max(-x / width, -y / height, x / width - 1, y / height - 1) > OUTSIDE:
         raise DataError(
             f"{where}: the keypoint {name!r} at ({x:g}, {y:g}) is far outside {image.name}, which has "
@@ -218,7 +160,7 @@ def _box(where: str, row: Row, image: Path, size: Size) -> Box | None:
     values = [row.get(column, "") for column in BOX_COLUMNS]
     if all(value == "" for value in values):
         return None
-    x, y, width, height = (_number(where, name, value) for name, value in zip(BOX_COLUMNS, values, strict=True))
+    x, y, width, height = (number(where, name, value) for name, value in zip(BOX_COLUMNS, values, strict=True))
     if width <= 0 or height <= 0:
         raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
     if min(x + width, size[0]) - max(x, 0) < 1 or min(y + height, size[1]) - max(y, 0) < 1:

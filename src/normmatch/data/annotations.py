@@ -1,0 +1,97 @@
+"""Reading a user's annotation files, CSV and JSON: each mistake is one sentence with its place. No torch here."""
+
+import csv
+import io
+import json
+import math
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any
+
+from normmatch.errors import DataError
+
+MAX_COORDINATE = 1e6  # pixels; no image is larger
+BOX_COLUMNS = ("xmin", "ymin", "width", "height")
+
+Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a UTF-8 file of at most `most` bytes."""
+    try:
+        info = path.stat()
+        if info.st_size > most:
+            raise DataError(
+                f"{path} has {info.st_size >> 20} MiB; expected an annotation file of {most >> 20} MiB at most."
+            )
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):  # reading a pipe may never end
+            raise DataError(f"{path} is not a regular file; expected an annotation file.")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    try:
+        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path} line {line} is not UTF-8 text: save the file as UTF-8.") from error
+
+
+def parse_json(path: Path, text: str) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of absurdly many digits
+        raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
+
+
+def csv_rows(path: Path, text: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> Iterator[tuple[str, Row]]:
+    """The lines of a CSV with their places, each with a value for every column; the columns of a box are optional."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [column.strip() for column in reader.fieldnames or ()]
+        boxed = set(BOX_COLUMNS) & set(header)
+        known = set(needed) <= set(header) <= {*needed, *BOX_COLUMNS, *optional}
+        if not known or len(set(header)) < len(header) or len(boxed) not in (0, 4):
+            raise DataError(
+                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(needed)}, "
+                f"and if you like {','.join(BOX_COLUMNS)} (all four), {' and '.join(optional)}."
+            )
+        reader.fieldnames = header
+        for row in reader:
+            where = f"{path.name} line {reader.line_num}"
+            if None in row or None in row.values():
+                raise DataError(f"{where}: there are more or fewer values than the {len(header)} columns.")
+            yield where, {column: value.strip() for column, value in row.items()}
+    except csv.Error as error:
+        raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error
+
+
+def filled(where: str, row: Row, column: str) -> str:
+    """A value that must be there."""
+    text: str = row[column]
+    if not text:
+        raise DataError(f"{where}: the value of `{column}` is empty.")
+    return text
+
+
+def printable(where: str, row: Row, column: str) -> str:
+    """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
+    name = filled(where, row, column)
+    if not name.isprintable():
+        raise DataError(f"{where}: the value of `{column}` is {short(name)}; expected printable characters.")
+    return name
+
+
+def number(where: str, what: str, value: Any) -> float:
+    """A pixel coordinate of something."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not abs(found) <= MAX_COORDINATE:  # also when it is not a number
+        raise DataError(f"{where}: {short(value)} is no pixel coordinate (of {what}); expected a finite number.")
+    return found
