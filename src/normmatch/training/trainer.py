@@ -27,7 +27,7 @@ from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError
-from normmatch.evaluate import predict
+from normmatch.evaluation.predict import predict
 from normmatch.io import whole_file
 from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
