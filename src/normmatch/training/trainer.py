@@ -27,6 +27,7 @@ from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError
+from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
 from normmatch.io import whole_file
 from normmatch.losses import MatchingLoss
@@ -115,6 +116,7 @@ class Trainer:
         self.validation = sample_pair_list(
             splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, self.fewest, strict=False
         )
+        self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
 
     def fit(self) -> None:
         """Train up to the last step, or until the time is up."""
@@ -206,9 +208,11 @@ class Trainer:
         return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {rate:.0f} pairs/s"
 
     def _validate(self) -> str:
-        by_class = predict(
-            self.averaged(), self.splits["val"], self.validation, sampling=self.config.data.sampling, progress=False
-        ).accuracy()
+        model, split, sampling = self.averaged(), self.splits["val"], self.config.data.sampling
+        bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+        if not self.config.backbone_lr:  # it will see the same next time
+            self.validation_bank = bank
+        by_class = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank).accuracy()
         mean = mean_accuracy(by_class)
         self._write({"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class})
         return f"step {self.step}: validation accuracy {100 * mean:.2f}"
