@@ -19,3 +19,7 @@ class WeightsError(NormMatchError):
 
 class DataError(NormMatchError):
     """A dataset, an annotation or a cache that is missing or wrong."""
+
+
+class ExportError(NormMatchError):
+    """A network that cannot be exported, or not to where it should go."""

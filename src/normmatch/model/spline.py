@@ -29,6 +29,7 @@ class SplineConv(nn.Module):
     def __init__(self, dim_in: int, dim_out: int, kernel: int = 5) -> None:
         super().__init__()
         self.kernel = kernel
+        self.in_blocks = True  # export.py switches it off: an exported graph has as many operations for any size
         self.weight = nn.Parameter(torch.empty(dim_in, kernel * kernel * dim_out))
         self.root = nn.Linear(dim_in, dim_out)
         bound = (kernel * kernel * dim_in) ** -0.5
@@ -39,6 +40,8 @@ class SplineConv(nn.Module):
         batch, n, _ = x.shape
         candidates = (x @ self.weight).view(batch, n, self.kernel**2, -1)  # (B, N, K*K, D): W_k x_j
         basis = basis.transpose(1, 2).to(candidates.dtype)  # (B, N, N, K*K), indexed [b, j, i]
+        if not self.in_blocks:
+            return self.root(x) + _strongest(basis @ candidates, adjacency.mT)  # (B, N, D)
         rows = max(1, BLOCK_ELEMENTS // (batch * n * candidates.shape[-1]))
         blocks = [
             _strongest(block @ candidates, edges)  # (B, j, rows, D) -> (B, rows, D)

@@ -1,0 +1,91 @@
+"""Write the two graphs of a network to a folder, and check there that they compute what the network does."""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+import normmatch
+from normmatch.errors import ExportError
+from normmatch.export.graphs import Graph, trace
+from normmatch.export.parity import check_parity, onnx_runner, torch_runner
+from normmatch.io import whole_file
+from normmatch.model.matcher import NormMatch
+from normmatch.pretrained import first_line
+
+Format = Literal["onnx", "torch"]
+ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
+
+
+def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, float]:
+    """Write `encoder` and `head` (see `graphs.py`) to the folder `out`, both whole or none.
+
+    Both files carry the network's config as JSON: the key "config" of an ONNX file's metadata, the extra file
+    "config.json" of a pt2 file.
+
+    Returns:
+        For each file the largest difference to what the network itself computes; more than 1e-4 is an ExportError.
+    """
+    if format not in ENDINGS:
+        raise ExportError(f"format is {format!r}, expected onnx or torch")
+    files = {name: out / f"{name}{ENDINGS[format]}" for name in ("encoder", "head")}
+    with _quiet(), ExitStack() as stack:
+        try:
+            partial = {name: stack.enter_context(whole_file(file)) for name, file in files.items()}
+            partial["head"].touch()  # a folder that cannot be written is better known now than in a minute
+        except OSError as error:
+            raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}") from error
+        graphs = trace(model)
+        for name, graph in graphs.items():
+            _write(graph, partial[name], format, config_text(model))
+        runner = onnx_runner if format == "onnx" else torch_runner
+        free_size = 2 in graphs["encoder"].axes["image"]
+        found = check_parity(model, runner(partial["encoder"]), runner(partial["head"]), free_size)
+    return {files[name]: difference for name, difference in found.items()}
+
+
+def config_text(model: NormMatch) -> str:
+    """The config as JSON; of a backbone file only its name is kept, not its folder."""
+    return json.dumps(asdict(replace(model.config, backbone_weights=Path(model.config.backbone_weights).name)))
+
+
+def _write(graph: Graph, path: Path, format: Format, config: str) -> None:
+    try:
+        if format == "torch":
+            torch.export.save(graph.program, path, extra_files={"config.json": config})
+            return
+        onnx: Any = torch.onnx.export(
+            graph.program, dynamo=True, verbose=False,
+            input_names=graph.inputs, output_names=graph.outputs, dynamic_shapes=graph.axes,
+        )  # fmt: skip
+        onnx.model.producer_name, onnx.model.producer_version = "normmatch", normmatch.__version__
+        onnx.model.metadata_props["config"] = config
+        onnx.save(path, external_data=False)
+    except OSError as error:
+        raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}") from error
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # the exporter raises whatever it stumbles on
+        raise ExportError(f"the network cannot be written as {format}: {first_line(error)}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporters talk about their own insides; what matters is checked afterwards."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
