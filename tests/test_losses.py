@@ -1,6 +1,7 @@
 """The losses against loops over keypoints, with unmatched and padded points."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from normmatch.losses import MatchingLoss, cross_entropy, hyperspherical, info_nce, inverse, layer_hyperspherical
+from normmatch.config import LossConfig
+from normmatch.losses import (
+    MatchingLoss,
+    NameLoss,
+    cross_entropy,
+    hyperspherical,
+    info_nce,
+    inverse,
+    layer_hyperspherical,
+)
 
+PAPER = LossConfig(names=0, layer_match=0)  # the paper's terms alone
 FUZZ = settings(deadline=None, max_examples=30, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 6)
@@ -151,12 +162,14 @@ def random_batch(batch: int = 2, m: int = 5, n: int = 6, layers: int = 4) -> tup
     matches0, mask0, mask1 = random_truth(batch, m, n)
     layers0, layers1 = unit(layers, batch, m, 8).float(), unit(layers, batch, n, 8).float()
     output = {"layers0": layers0, "layers1": layers1, "similarity": layers0[-1] @ layers1[-1].mT}
-    return output, {"matches0": matches0, "mask0": mask0, "mask1": mask1}
+    names0, names1 = torch.arange(m).repeat(batch, 1), torch.arange(n).repeat(batch, 1)
+    names = {"names0": names0.masked_fill(~mask0, -1), "names1": names1.masked_fill(~mask1, -1)}
+    return output, {"matches0": matches0, "mask0": mask0, "mask1": mask1, **names}
 
 
 def test_the_whole_loss_is_the_sum_of_the_papers_terms():
     output, batch = random_batch()
-    losses = MatchingLoss()(output, batch)
+    losses = MatchingLoss(PAPER)(output, batch)
     masks = (batch["mask0"], batch["mask1"])
     both = list(zip((output["layers0"], output["layers1"]), masks, strict=True))
     expected = {
@@ -177,14 +190,42 @@ def test_the_whole_loss_is_the_sum_of_the_papers_terms():
 
 def test_the_switches_of_the_ablations():
     output, batch = random_batch()
-    full = MatchingLoss()(output, batch)
-    without_layers = MatchingLoss(layer_loss=False)(output, batch)
+    full = MatchingLoss(PAPER)(output, batch)
+    without_layers = MatchingLoss(replace(PAPER, layer_loss=False))(output, batch)
     assert without_layers.keys() == {"loss", "info_nce", "hyperspherical"}
     torch.testing.assert_close(without_layers["loss"], full["loss"] - full["layers"])
-    plain = MatchingLoss(contrastive=False)(output, batch)
+    plain = MatchingLoss(LossConfig(contrastive=False))(output, batch)
     assert plain.keys() == {"loss", "cross_entropy"}
     expected = cross_entropy(output["similarity"], batch["matches0"], batch["mask1"])
     torch.testing.assert_close(plain["loss"], expected)
+
+
+def test_the_name_loss_against_a_loop():
+    classes, names = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([[0, 2, -1], [4, 3, 3]])
+    loss, descriptors = NameLoss(classes, 8), unit(2, 3, 8).float()
+    terms = []
+    for b, i in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2)):
+        name = names[b, i]
+        cosines = F.normalize(loss.vectors, dim=1) @ descriptors[b, i] / 0.1
+        terms.append(-cosines[classes == classes[name]].log_softmax(0)[(name - 3) if name > 2 else name])
+    torch.testing.assert_close(loss(descriptors, names, 0.1), torch.stack(terms).mean())
+
+
+def test_vectors_of_other_classes_do_not_learn():
+    loss = NameLoss(torch.tensor([0, 0, 1, 1]), 8)
+    loss(unit(1, 2, 8).float(), torch.tensor([[0, 1]]), 0.1).backward()
+    assert (loss.vectors.grad[:2] != 0).any()
+    assert (loss.vectors.grad[2:] == 0).all()
+
+
+def test_layer_match_is_the_mean_info_nce_of_the_earlier_layers():
+    output, batch = random_batch(layers=3)
+    losses = MatchingLoss(LossConfig(layer_match=0.5))(output, batch)
+    terms = [
+        info_nce_by_loop(x0 @ x1.mT, batch["matches0"], batch["mask0"], batch["mask1"], 0.1)
+        for x0, x1 in zip(output["layers0"][:2], output["layers1"][:2], strict=True)
+    ]
+    assert losses["layer_match"].item() == pytest.approx(0.5 * sum(terms) / 2, rel=1e-4)
 
 
 @FUZZ
@@ -192,8 +233,9 @@ def test_the_switches_of_the_ablations():
 def test_padding_changes_nothing(seed, more0, more1, contrastive):
     torch.manual_seed(seed)
     output, batch = random_batch()
-    loss = MatchingLoss(contrastive=contrastive)
+    loss = MatchingLoss(LossConfig(contrastive=contrastive), torch.zeros(6, dtype=torch.long), 8)
     expected = loss(output, batch)
+    assert ("names" in expected) == ("layer_match" in expected) == contrastive
     padded = {
         "layers0": F.pad(output["layers0"], (0, 0, 0, more0), value=0.9),
         "layers1": F.pad(output["layers1"], (0, 0, 0, more1), value=0.9),
@@ -203,6 +245,8 @@ def test_padding_changes_nothing(seed, more0, more1, contrastive):
         "matches0": F.pad(batch["matches0"], (0, more0), value=-1),
         "mask0": F.pad(batch["mask0"], (0, more0)),
         "mask1": F.pad(batch["mask1"], (0, more1)),
+        "names0": F.pad(batch["names0"], (0, more0), value=-1),
+        "names1": F.pad(batch["names1"], (0, more1), value=-1),
     }
     for name, value in loss(padded, truth).items():
         torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5)
@@ -211,18 +255,18 @@ def test_padding_changes_nothing(seed, more0, more1, contrastive):
 def test_temperature_starts_at_a_tenth_and_learns():
     output, batch = random_batch()
     batch["matches0"][:, 0], batch["mask0"][:, 0], batch["mask1"][:] = 0, True, True
-    loss = MatchingLoss()
+    loss = MatchingLoss(LossConfig())
     assert loss.log_temperature.exp().item() == pytest.approx(0.1)
     loss(output, batch)["loss"].backward()
     assert loss.log_temperature.grad.abs() > 0
-    fixed = MatchingLoss(temperature=0.07, learn_temperature=False)
+    fixed = MatchingLoss(LossConfig(temperature=0.07, learn_temperature=False))
     assert not fixed.log_temperature.requires_grad
     assert fixed.log_temperature.exp().item() == pytest.approx(0.07)
 
 
 def test_the_temperature_divides_the_similarity():
     output, batch = random_batch()
-    value = MatchingLoss(temperature=0.5)(output, batch)["info_nce"].item()
+    value = MatchingLoss(LossConfig(temperature=0.5))(output, batch)["info_nce"].item()
     expected = info_nce_by_loop(output["similarity"], batch["matches0"], batch["mask0"], batch["mask1"], 0.5)
     assert value == pytest.approx(expected, rel=1e-5)
 
@@ -232,7 +276,7 @@ def test_a_batch_without_matches_costs_nothing_and_stays_finite(contrastive):
     layers = [unit(2, 3, 4, 8).float().requires_grad_() for _ in range(2)]
     similarity = layers[0][-1] @ layers[1][-1].mT
     masks = {"mask0": torch.zeros(3, 4, dtype=torch.bool), "mask1": torch.zeros(3, 4, dtype=torch.bool)}
-    losses = MatchingLoss(contrastive=contrastive)(
+    losses = MatchingLoss(LossConfig(contrastive=contrastive))(
         {"layers0": layers[0], "layers1": layers[1], "similarity": similarity},
         {"matches0": torch.full((3, 4), -1), **masks},
     )
@@ -243,7 +287,7 @@ def test_a_batch_without_matches_costs_nothing_and_stays_finite(contrastive):
 
 def test_bfloat16_outputs_are_compared_in_float32():
     output, batch = random_batch()
-    losses = MatchingLoss()({key: value.bfloat16() for key, value in output.items()}, batch)
+    losses = MatchingLoss(LossConfig())({key: value.bfloat16() for key, value in output.items()}, batch)
     assert all(value.dtype == torch.float32 for value in losses.values())
 
 

@@ -71,7 +71,7 @@ def test_training_on_drawn_figures(empty_folder: Path) -> None:
     cli.main([*train, "--batch-size", "2", "--validation-pairs", "2"])
     assert (empty_folder / "runs/first/model.safetensors").is_file()
     cli.main([*evaluate, "--json", "result.json"])
-    result = json.loads(Path("result.json").read_text())
+    (result,) = json.loads(Path("result.json").read_text())["results"]
     assert set(result["classes"]) == {"beetle", "bird", "horse", "person"}
     assert result["mean"] == pytest.approx(sum(result["classes"].values()) / 4)
 

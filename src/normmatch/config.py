@@ -166,10 +166,17 @@ class LossConfig:
     """the layer-wise hyperspherical loss"""
     contrastive: bool = True
     """InfoNCE and hyperspherical losses; False replaces them by plain cross-entropy"""
+    names: float = 1.0
+    """weight of the name loss: each descriptor against a learned vector for each name of its class (not the paper's)"""
+    layer_match: float = 1.0
+    """weight of InfoNCE after the earlier layers (not the paper's)"""
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"loss.temperature is {self.temperature}, expected a positive number")
+        for name in ("names", "layer_match"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"loss.{name} is {getattr(self, name)}, expected a weight of at least 0")
 
 
 @dataclass(frozen=True)
@@ -190,6 +197,8 @@ class TrainConfig:
     """learning rate of everything after the backbone"""
     backbone_lr: float = 4e-5
     """learning rate of the backbone; 0 freezes it"""
+    views: int = 0
+    """with a frozen backbone, how often each object is seen before training, not in its steps: fast without a GPU"""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's momenta"""
     weight_decay: float = 0.0
@@ -225,9 +234,11 @@ class TrainConfig:
         for name in ("steps", "batch_size", "validate_every", "validation_pairs", "save_every", "keep"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed"):
+        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed", "views"):
             if not getattr(self, name) >= 0:  # NaN is not either
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
+        if self.views and self.backbone_lr:
+            raise ConfigError(f"views is {self.views}, but that needs a frozen backbone; expected backbone_lr 0")
         if not 0 <= self.average < 1:
             raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
         if not all(0 <= beta < 1 for beta in self.betas):

@@ -66,13 +66,13 @@ def locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def read_image(path: Path | str) -> np.ndarray:
+def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     """Read an image file as (H, W, 3) uint8 RGB, upright (EXIF orientation applied), the first frame of an animation.
 
     Grey, palette and CMYK images are converted, 16-bit ones scaled to 8 bits, transparency is laid on white.
 
     Raises:
-        InputError: missing, not an image, cut off, damaged, or larger than MAX_PIXELS; the sentence names the file.
+        InputError: missing, not an image, cut off, damaged, or larger than `max_pixels`; the sentence names the file.
     """
     path = Path(path)
     _check_file(path)
@@ -81,14 +81,14 @@ def read_image(path: Path | str) -> np.ndarray:
         warnings.simplefilter("ignore")
         try:
             with Image.open(path) as image:
-                _check_header(image, path)
+                _check_header(image, path, max_pixels)
                 return rgb_array(ImageOps.exif_transpose(image))
         except InputError:
             raise
         except UnidentifiedImageError:
             raise InputError(f"{path} is not a readable image; expected {EXPECTED}.") from None
         except Image.DecompressionBombError:
-            raise InputError(f"{path} has more than the {MAX_PIXELS:,} pixels that can be read.") from None
+            raise InputError(f"{path} has more than the {max_pixels:,} pixels that can be read.") from None
         except PermissionError:
             raise InputError(f"{path} cannot be opened: permission denied.") from None
         except (
@@ -133,14 +133,14 @@ def _check_file(path: Path) -> None:
         raise InputError(f"The image {path} is empty (0 bytes).")
 
 
-def _check_header(image: Image.Image, path: Path) -> None:
+def _check_header(image: Image.Image, path: Path, max_pixels: int) -> None:
     """Refuse by format and size, which are known before any pixel is decoded."""
     if image.format not in FORMATS:  # some of Pillow's other formats start external programs
         raise InputError(f"{path} is a {image.format} file; expected {EXPECTED}.")
     width, height = image.size
-    if width * height > MAX_PIXELS:
+    if width * height > max_pixels:
         raise InputError(
-            f"{path} has {width} x {height} pixels, more than the {MAX_PIXELS:,} that can be read; make it smaller."
+            f"{path} has {width} x {height} pixels, more than the {max_pixels:,} that can be read; make it smaller."
         )
     if width * height == 0:
         raise InputError(f"{path} has {width} x {height} pixels; expected at least one.")

@@ -2,13 +2,19 @@
 
     L = InfoNCE + HS(descriptors) + sum_k (L - k + 1) p HS(layer k),    p = 0.3
 
+Two more terms, which are not in the paper, teach the same thing with more signal: the name loss sets every descriptor
+against one learned vector for each keypoint name of its class, and the layer match is InfoNCE after the earlier layers.
+
 All are means over keypoints, so that their scale does not depend on how many points an image has.
 """
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from normmatch.config import LossConfig
 
 LAYER_STEP = 0.3  # p
 
@@ -66,44 +72,80 @@ def cross_entropy(similarity: Tensor, matches0: Tensor, mask1: Tensor) -> Tensor
     return -rows.sum() / (matches0 >= 0).sum().clamp_min(1)
 
 
+class NameLoss(nn.Module):
+    """Cross-entropy of each descriptor over learned unit vectors, one for each keypoint name of its class.
+
+    A pair shows a keypoint one partner and a dozen wrong ones; its name is the same question with the partner replaced
+    by what all partners have in common. The vectors are for training only.
+
+    Args:
+        classes: (T,) the class of each name.
+        dim: D, of the descriptors.
+    """
+
+    classes: Tensor
+
+    def __init__(self, classes: Tensor, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("classes", classes, persistent=False)
+        self.vectors = nn.Parameter(torch.randn(len(classes), dim) * dim**-0.5)
+
+    def forward(self, descriptors: Tensor, names: Tensor, temperature: Tensor | float) -> Tensor:
+        """Mean over the points of descriptors (B, N, D) whose number in names (B, N) is not -1."""
+        logits = descriptors @ F.normalize(self.vectors, dim=1).mT / temperature  # (B, N, T)
+        number = names.clamp_min(0)
+        others = self.classes[number].unsqueeze(2) != self.classes  # (B, N, T): names of other classes
+        likelihood = logits.masked_fill(others, torch.finfo(logits.dtype).min).log_softmax(2)
+        true = likelihood.gather(2, number.unsqueeze(2)).squeeze(2)  # (B, N)
+        known = names >= 0
+        return -true.masked_fill(~known, 0.0).sum() / known.sum().clamp_min(1)
+
+
 class MatchingLoss(nn.Module):
     """The whole loss, with its learnable temperature (kept positive by its logarithm).
 
     Args:
-        temperature: where t starts.
-        learn_temperature: whether it is learned.
-        layer_loss: the layer-wise hyperspherical loss (the paper's ablation switches it off).
-        contrastive: False replaces everything by plain cross-entropy (the paper's ablation).
+        config: the switches and weights.
+        classes: (T,) the class of each keypoint name, for the name loss; without it there is none.
+        dim: D, of the descriptors.
     """
 
-    def __init__(
-        self,
-        temperature: float = 0.1,
-        learn_temperature: bool = True,
-        layer_loss: bool = True,
-        contrastive: bool = True,
-    ) -> None:
+    def __init__(self, config: LossConfig, classes: Tensor | None = None, dim: int = 0) -> None:
         super().__init__()
-        self.layer_loss, self.contrastive = layer_loss, contrastive
-        self.log_temperature = nn.Parameter(torch.tensor(temperature).log(), requires_grad=learn_temperature)
+        self.config = config
+        start = torch.tensor(config.temperature).log()
+        self.log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature)
+        named = config.contrastive and config.names > 0 and classes is not None
+        self.names = NameLoss(classes, dim) if named and classes is not None else None
 
     def forward(self, output: dict[str, Tensor], batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Losses by name, `loss` being their sum.
 
         Args:
             output: of `NormMatch.describe`: similarity (B, M, N), layers0 (L, B, M, D), layers1 (L, B, N, D).
-            batch: matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N).
+            batch: matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), names0 (B, M), names1 (B, N).
         """
-        matches0, mask0, mask1 = batch["matches0"], batch["mask0"], batch["mask1"]
         similarity = output["similarity"].float()
-        if not self.contrastive:
-            terms = {"cross_entropy": cross_entropy(similarity, matches0, mask1)}
-        else:
-            layers0, layers1 = output["layers0"].float().unbind(0), output["layers1"].float().unbind(0)
-            terms = {
-                "info_nce": info_nce(similarity, matches0, mask0, mask1, self.log_temperature.exp()),
-                "hyperspherical": (hyperspherical(layers0[-1], mask0) + hyperspherical(layers1[-1], mask1)) / 2,
-            }
-            if self.layer_loss:
-                terms["layers"] = (layer_hyperspherical(layers0, mask0) + layer_hyperspherical(layers1, mask1)) / 2
+        if not self.config.contrastive:
+            term = cross_entropy(similarity, batch["matches0"], batch["mask1"])
+            return {"loss": term, "cross_entropy": term}
+        layers0, layers1 = output["layers0"].float().unbind(0), output["layers1"].float().unbind(0)
+        mask0, mask1 = batch["mask0"], batch["mask1"]
+        temperature = self.log_temperature.exp()
+        terms = {
+            "info_nce": info_nce(similarity, batch["matches0"], mask0, mask1, temperature),
+            "hyperspherical": (hyperspherical(layers0[-1], mask0) + hyperspherical(layers1[-1], mask1)) / 2,
+        }
+        if self.config.layer_loss:
+            terms["layers"] = (layer_hyperspherical(layers0, mask0) + layer_hyperspherical(layers1, mask1)) / 2
+        if self.config.layer_match and len(layers0) > 1:
+            earlier = [
+                info_nce(x0 @ x1.mT, batch["matches0"], mask0, mask1, temperature)
+                for x0, x1 in zip(layers0[:-1], layers1[:-1], strict=True)
+            ]
+            terms["layer_match"] = self.config.layer_match * torch.stack(earlier).mean()
+        if self.names is not None:
+            descriptors = torch.cat([layers0[-1], layers1[-1]], 1)  # (B, M + N, D)
+            numbers = torch.cat([batch["names0"], batch["names1"]], 1)  # (B, M + N)
+            terms["names"] = self.config.names * self.names(descriptors, numbers, temperature)
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}

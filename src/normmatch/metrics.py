@@ -32,3 +32,34 @@ def accuracy_by_class(
 def mean_accuracy(by_class: dict[str, float]) -> float:
     """The mean of the classes, each counting the same."""
     return float(np.mean(list(by_class.values())))
+
+
+def precision_recall_f1(
+    scores: np.ndarray, matched: np.ndarray, right: np.ndarray, known: np.ndarray, thresholds: np.ndarray
+) -> np.ndarray:
+    """Precision, recall and F1 (3, K) when only matches with a score of at least each threshold (K,) are made.
+
+    Args:
+        scores: (T,) of the points of image 0.
+        matched: (T,) whether the point was matched at all, before any threshold.
+        right: (T,) whether its match is true.
+        known: (T,) whether it has a true match.
+
+    Making no match at all is precise (1) and finds nothing (0).
+    """
+    made = _at_least(scores[matched], thresholds)  # (K,)
+    found = _at_least(scores[matched & right], thresholds)  # (K,)
+    there = int(known.sum())
+    precision = np.where(made > 0, found / np.maximum(made, 1), 1.0)
+    recall = found / max(there, 1)
+    return np.stack([precision, recall, 2 * found / np.maximum(made + there, 1)])  # F1 = 2 P R / (P + R)
+
+
+def _at_least(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """How many values reach each threshold."""
+    return len(values) - np.searchsorted(np.sort(values), thresholds, side="left")
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation over runs, the latter of a sample (n - 1); 0 for a single run."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,12 @@ def read_config(path: Path) -> ModelConfig:
         return ModelConfig(**values)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
+
+
+def set_min_score(path: Path, min_score: float) -> None:
+    """Write a calibrated threshold into the config of a weights file; its tensors stay as they are, to the bit."""
+    config = replace(read_config(path), min_score=min_score)
+    save_weights(path, load_file(path), config)
 
 
 def load_weights(module: nn.Module, path: Path) -> None:

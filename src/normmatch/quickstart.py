@@ -14,7 +14,7 @@ from normmatch.data.batches import read_images
 from normmatch.data.pair_lists import PairList, sample_pair_list
 from normmatch.data.pairs import PreparedSplit, collate
 from normmatch.errors import ConfigError
-from normmatch.evaluate import predict
+from normmatch.evaluation.predict import predict
 from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
 from normmatch.training.trainer import train

@@ -12,8 +12,10 @@ from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, Tra
 from normmatch.data import synthetic
 from normmatch.data.pairs import PreparedSplit
 from normmatch.errors import ConfigError, DataError
+from normmatch.evaluation.predict import predict
 from normmatch.model.matcher import NormMatch
 from normmatch.model.transformer import UnitLinear
+from normmatch.training import trainer as trainer_module
 from normmatch.training.trainer import Trainer, TrainStep, make_optimizer, schedule, train
 
 SIZE = 64
@@ -155,6 +157,21 @@ def test_a_frozen_backbone_keeps_its_statistics(tmp_path: Path, splits: dict[str
     after = train(frozen, splits).backbone.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.mark.parametrize(("rate", "times"), [(0.0, 1), (1e-5, 3)])
+def test_a_frozen_backbone_sees_the_validation_images_once(
+    rate: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    inner = trainer_module.FeatureBank
+    monkeypatch.setattr(trainer_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
+    model = train(config(tmp_path, backbone_lr=rate, validate_every=2), splits)
+    assert len(made) == times
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    fresh = Trainer(config(tmp_path / "b", backbone_lr=rate), splits).validation
+    by_class = predict(model, splits["val"], fresh, progress=False).accuracy()
+    assert lines[-1]["val_by_class"] == by_class
 
 
 def test_schedule_rises_and_falls() -> None:

@@ -1,49 +1,24 @@
-"""`normmatch eval`: accuracy of a trained network."""
+"""`normmatch eval`: accuracy of trained networks."""
 
-from tyro.conf import Positional
+from typing import Annotated
 
-from normmatch.commands.options import File, Root
-from normmatch.config import DatasetName, ProtocolName
-from normmatch.data.protocols import get_protocol
+from tyro.conf import Positional, arg
+
+from normmatch.evaluation.config import EvalConfig
+
+What = Annotated[tuple[str, ...], arg(metavar="[WEIGHTS ...] DATASET", help_behavior_hint="")]
 
 
-def evaluate(
-    weights: Positional[str],
-    name: Positional[DatasetName],
-    root: Root,
-    protocol: ProtocolName = "nmt",
-    split: str = "test",
-    pairs: int = 1000,
-    seed: int = 0,
-    json: File = None,
-) -> None:
-    """Measure how many keypoints a trained network matches right, class by class.
+def evaluate(what: Positional[What] = (), config: Annotated[EvalConfig, arg(name="")] = EvalConfig()) -> None:  # noqa: B008 - frozen
+    """Measure how many keypoints trained networks match right, class by class, beside the paper's numbers.
+
+    Several weights, say of several seeds, give mean and standard deviation.
 
     Args:
-        weights: a folder or file that training wrote
-        name: the dataset
-        root: the folder that it lies in
-        protocol: the rules to read the annotations and to score by
-        split: train, val or test
-        pairs: pairs a class; a dataset that comes with pairs uses those
-        seed: fixes the pairs
-        json: a file for the result
+        what: folders or files that training wrote, or bundled names (small if none is given); then the dataset:
+            pascal-voc, spair-71k, willow, hpatches, synthetic or folder
+        config: the rest
     """
-    import torch
+    from normmatch.evaluation.run import evaluate as run
 
-    from normmatch.data.catalog import load_splits
-    from normmatch.evaluate import evaluate as score
-    from normmatch.evaluate import print_accuracy
-    from normmatch.io import write_json
-    from normmatch.model.matcher import NormMatch
-
-    model = NormMatch.from_pretrained(weights).to("cuda" if torch.cuda.is_available() else "cpu")
-    splits = load_splits(name, root, protocol, model.config.image_size, needed=(split,))
-    result = {
-        "weights": weights,
-        "split": split,
-        **score(model, splits[split], name, get_protocol(protocol), pairs, seed),
-    }
-    print_accuracy(result)
-    if json is not None:
-        write_json(json, result)
+    run(what, config)

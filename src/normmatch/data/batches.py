@@ -70,6 +70,10 @@ class KeypointTable:
         # a class knows a name's mirror image even where no object shows it
         self.names = {key: tuple(sorted(row | {swap_left_right(name) for name in row})) for key, row in names.items()}
         columns = {label: {name: v for v, name in enumerate(row)} for label, row in self.names.items()}
+        every = [(label, name) for label in sorted(self.names) for name in self.names[label]]
+        self.numbers = {key: number for number, key in enumerate(every)}  # of all T names of all classes
+        self.columns = np.array([columns[label][name] for label, name in every], np.int64)  # (T,)
+        self.classes = np.unique([label for label, _ in every], return_inverse=True)[1]  # (T,): number of the class
         shape = (len(split.objects), max(map(len, self.names.values()), default=0))
         self.present = np.zeros(shape, bool)  # (n, V)
         self.keypoints = np.zeros((*shape, 2), np.float32)  # (n, V, 2)
@@ -138,7 +142,7 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
             plan = make_plan(rng, self.augment, self.batch_size, size)
             swap = self.table.swap[index[0]]  # (B, V)
             plan, keypoints, present = fit_plan(plan, keypoints, present, swap, size, self.min_shared)
-        batch = collate(self._pairs(rng, index, keypoints, present), points=self.points)
+        batch = collate(self._pairs(rng, index, keypoints, present), self.points, self.table.numbers)
         if plan is not None:
             batch |= plan.tensors()
         if self.with_images:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -56,12 +56,13 @@ def class_pairs(split: Split | PreparedSplit, min_shared: int) -> dict[str, Clas
 
 @dataclass(frozen=True, eq=False)
 class PairList:
-    """The pairs of an evaluation, made once. How pair k is shuffled depends on `seed` and k alone."""
+    """The pairs of an evaluation, made once. How pair k is shuffled and jittered depends on `seed` and k alone."""
 
     dataset: str
     objects: str  # hash of the objects that the numbers point to
     seed: int
     pairs: np.ndarray  # (P, 2) int64 indices into the split's objects
+    jitter: float = 0.0  # standard deviation of the noise on the keypoints' coordinates, in pixels of the crop
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -69,7 +70,16 @@ class PairList:
     def pair(self, split: PreparedSplit, number: int, sampling: Sampling = "intersection") -> KeypointPair:
         """Pair `number` of the list, shuffled as it always is."""
         index0, index1 = self.pairs[number]
-        return make_pair(split, int(index0), int(index1), np.random.default_rng((self.seed, number)), sampling)
+        rng = np.random.default_rng((self.seed, number))
+        pair = make_pair(split, int(index0), int(index1), rng, sampling)
+        if not self.jitter:
+            return pair
+        # the same noise, scaled, for any jitter: so that levels differ by the level and not by the draw
+        moved = [
+            points + np.float32(self.jitter) * rng.standard_normal(points.shape, np.float32)
+            for points in (pair.keypoints0, pair.keypoints1)
+        ]
+        return replace(pair, keypoints0=moved[0], keypoints1=moved[1])
 
 
 def objects_hash(split: PreparedSplit) -> str:

@@ -75,7 +75,7 @@ def write_points(path: Path | str, sets: Sequence[PointSet]) -> None:
     """Write our JSON, or a CSV if the path ends so, whole or not at all."""
     path = Path(path)
     if path.suffix.lower() == ".json":
-        write_json(path, {"images": [_entry(item) for item in sets]})
+        write_json(path, {"images": [as_entry(item) for item in sets]})
     elif path.suffix.lower() == ".csv":
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
@@ -110,7 +110,8 @@ def _same_file(first: Path, second: Path) -> bool:
         return False
 
 
-def _entry(item: PointSet) -> dict[str, Any]:
+def as_entry(item: PointSet) -> dict[str, Any]:
+    """The keypoints as an entry of `images` in our JSON."""
     points = zip(item.names, item.keypoints.tolist(), strict=True)
     entry: dict[str, Any] = {"image": item.image, "keypoints": [{"name": n, "x": x, "y": y} for n, (x, y) in points]}
     if item.box is not None:

@@ -22,18 +22,21 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader
 
 from normmatch.config import LossConfig, TrainConfig
-from normmatch.data.batches import ImageBank, TrainBatches, batch_images
+from normmatch.data.batches import ImageBank, KeypointTable, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError
-from normmatch.evaluate import predict
+from normmatch.evaluation.bank import FeatureBank
+from normmatch.evaluation.predict import predict
 from normmatch.io import whole_file
 from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
 from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
+from normmatch.model.sampling import Nodes
 from normmatch.training import checkpoint
+from normmatch.training.frozen import make_views
 
 CONFIG, LOG = "config.json", "log.jsonl"  # in the folder of a run
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
@@ -46,17 +49,20 @@ MAY_CHANGE = {  # between a run and its resumption; anything else would end with
 class TrainStep(nn.Module):
     """A batch in, losses and accuracy out: the part that is compiled and distributed."""
 
-    def __init__(self, model: NormMatch, loss: LossConfig) -> None:
+    def __init__(self, model: NormMatch, loss: LossConfig, classes: Tensor | None = None) -> None:
         super().__init__()
         self.model = model
-        self.loss = MatchingLoss(loss.temperature, loss.learn_temperature, loss.layer_loss, loss.contrastive)
+        self.loss = MatchingLoss(loss, classes, model.config.dim)
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        features0, features1 = self.model.encode_pair(batch["image0"], batch["image1"])
-        points = {key: value for key, value in batch.items() if not key.startswith("image")}
-        return self.losses(features0, features1, points)
+    def forward(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        points = {key: value for key, value in batch.items() if not key.startswith(("image", "features"))}
+        if "features0" in batch:  # a frozen backbone has seen the images before
+            return self.losses(batch["features0"], batch["features1"], points)
+        return self.losses(*self.model.encode_pair(batch["image0"], batch["image1"]), points)
 
-    def losses(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+    def losses(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         output = self.model.head.describe(features0, features1, points)
         losses = self.loss(output, points)
         with torch.no_grad():  # by plain arg-max: Sinkhorn is for evaluation
@@ -86,7 +92,9 @@ class Trainer:
         self.fabric = make_fabric(config)
         torch.manual_seed(config.seed)
         torch.set_float32_matmul_precision("high")
-        module = TrainStep(NormMatch(config.model), config.loss)
+        self.batches = splits["train"]  # what batches are drawn from
+        classes = torch.from_numpy(KeypointTable(splits["train"]).classes)
+        module = TrainStep(NormMatch(config.model), config.loss, classes)
         self.optimizer = make_optimizer(module, config, fused=self.fabric.device.type == "cuda")
         self.head_parameters = [p for p in module.model.head.parameters() if p.requires_grad]
         self.model = module.model
@@ -98,11 +106,17 @@ class Trainer:
         self.seconds = 0.0  # of training, over all resumptions
         most = max(len(item.names) for item in splits["train"].objects)
         self.points = -(-most // 8) * 8  # one shape for all batches, so that nothing is compiled twice
-        self.bank = make_bank(splits["train"], self.fabric.device)
+        self.bank = None if config.views else make_bank(splits["train"], self.fabric.device)
+        self.views = None
+        if config.views:
+            folder = config.data.root / "prepared"
+            self.views = make_views(self.model.backbone.eval(), splits["train"], config.augment, config.views, folder)
+            self.batches = self.views.split
         self.fewest = get_protocol(config.data.protocol).fewest_shared
         self.validation = sample_pair_list(
             splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, self.fewest, strict=False
         )
+        self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
 
     def fit(self) -> None:
         """Train up to the last step, or until the time is up."""
@@ -129,13 +143,13 @@ class Trainer:
 
     def _loader(self) -> DataLoader:
         batches = TrainBatches(
-            self.splits["train"],
+            self.batches,
             self.config.batch_size,
             self.config.seed,
             self.config.data.sampling,
-            self.config.augment,
+            None if self.views else self.config.augment,
             min_shared=self.fewest,
-            with_images=self.bank is None,
+            with_images=self.bank is None and self.views is None,
             points=self.points,
         )
         for reason, count in batches.skipped.items():
@@ -156,12 +170,12 @@ class Trainer:
         if not self.config.backbone_lr:
             self.model.backbone.eval()  # a frozen batch norm keeps its statistics too
         batch = {key: value.to(self.fabric.device, non_blocking=True) for key, value in batch.items()}
-        image0, image1 = batch_images(batch, self.bank)
-        kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index"))}
+        inputs = self._inputs(batch)
+        kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index", "image"))}
         factor = schedule(self.step, self.config)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
-        logs = self.module({**kept, "image0": image0, "image1": image1})
+        logs = self.module({**kept, **inputs})
         self.fabric.backward(logs["loss"])
         if self.config.clip:
             logs["gradient"] = nn.utils.clip_grad_norm_(self.head_parameters, self.config.clip)
@@ -170,6 +184,13 @@ class Trainer:
         self.model.normalize_weights()
         self.average.update_parameters(self.model)
         return {key: value.detach() for key, value in logs.items()}
+
+    def _inputs(self, batch: dict[str, Tensor]) -> dict[str, Any]:
+        """What the network sees of both images: their pixels, or what a frozen backbone saw in them."""
+        if self.views:
+            return {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
+        image0, image1 = batch_images(batch, self.bank)
+        return {"image0": image0, "image1": image1}
 
     def averaged(self) -> NormMatch:
         """A copy of the averaged network, its matrices back on the sphere; the running average stays as it is."""
@@ -187,9 +208,11 @@ class Trainer:
         return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {rate:.0f} pairs/s"
 
     def _validate(self) -> str:
-        by_class = predict(
-            self.averaged(), self.splits["val"], self.validation, sampling=self.config.data.sampling, progress=False
-        ).accuracy()
+        model, split, sampling = self.averaged(), self.splits["val"], self.config.data.sampling
+        bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+        if not self.config.backbone_lr:  # it will see the same next time
+            self.validation_bank = bank
+        by_class = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank).accuracy()
         mean = mean_accuracy(by_class)
         self._write({"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class})
         return f"step {self.step}: validation accuracy {100 * mean:.2f}"

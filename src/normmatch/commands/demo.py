@@ -1,0 +1,68 @@
+"""`normmatch samples` and `normmatch demo`: try the network on photographs, at once or on a web page."""
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from normmatch.commands.options import Number
+
+Out = Annotated[Path, arg(metavar="FILE")]
+
+
+def samples(
+    first: Positional[str] = "cheetah",
+    second: Positional[str] = "lion",
+    weights: str = "small",
+    out: Out = Path("matches.png"),
+) -> None:
+    """Match the keypoints of two photographs that come with this program, and draw them.
+
+    Args:
+        first: the first photograph: cheetah, lion, cub, running cheetah, cat, motorcycle
+        second: the second
+        weights: a bundled name, a weights file, or a folder that training wrote
+        out: the picture of the matches
+    """
+    from normmatch.photographs.sample_pair import match_samples
+
+    match_samples(first, second, weights, out)
+    print(f"for pictures and points of your own open the web page: {_program()} demo")
+
+
+def demo(
+    weights: str = "small", host: str = "127.0.0.1", port: Number = None, device: str = "auto", browser: bool = False
+) -> None:
+    """Open a web page on which you mark points on two pictures and match them.
+
+    Nothing that is loaded on the page is kept, and nothing leaves this machine.
+
+    Args:
+        weights: a bundled name, a weights file, or a folder that training wrote
+        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for everybody in the network
+        port: the port to listen at; the first free one from 7860 on if not given
+        device: auto, cpu, cuda or mps
+        browser: open the page in the browser
+    """
+    from normmatch.page.server import launch, make_server
+    from normmatch.photographs.matcher import Matcher
+
+    server = make_server(Matcher(weights, device=device))
+    address = launch(server, host, port, browser=browser)
+    print(f"the page is at {address} until you press Ctrl+C", flush=True)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        print("everybody who can reach this machine can use it", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+def _program() -> str:
+    """What to type to run this program again."""
+    if sys.argv[0].endswith("__main__.py"):
+        return "python -m normmatch"
+    return "normmatch" if shutil.which("normmatch") else os.path.relpath(sys.argv[0])

@@ -1,0 +1,63 @@
+"""The settings of `normmatch eval`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+from normmatch.commands.options import File, Folder
+from normmatch.config import ProtocolName
+from normmatch.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """What to measure, on what, and where to write it."""
+
+    root: Annotated[Path, arg(metavar="DIR")] = Path("data")
+    """the folder that the dataset lies in"""
+    protocol: tuple[ProtocolName, ...] = ("nmt",)
+    """the rules to read the annotations and to score by; several give a table each"""
+    split: str = "test"
+    """train, val or test"""
+    pairs: int = 1000
+    """pairs a class; a dataset that comes with pairs uses those"""
+    seed: int = 0
+    """fixes the pairs and the jitter"""
+    sampling: Literal["intersection", "inclusion", "all"] = "intersection"
+    """points of a pair that are shown: those in both images; also the rest of image 1; or all, with F1 then"""
+    jitter: Annotated[tuple[float, ...], arg(metavar="PIXELS ...", help_behavior_hint="")] = ()
+    """also measure with Gaussian noise of these deviations on the keypoints, in pixels of the network's image"""
+    calibrate: bool = False
+    """choose the score below which a match is none by the best F1 on the split val, and write it into the weights"""
+    predictions: Annotated[tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="")] = ()
+    """score these files of predictions, which --out wrote, instead of asking networks"""
+    out: Folder = None
+    """a folder for the predictions"""
+    json: File = None
+    """a file for the results"""
+    markdown: File = None
+    """a file for the tables"""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """what to compute on"""
+    precision: Literal["auto", "bf16-mixed", "32-true"] = "auto"
+    """arithmetic of the backbone: auto is bf16-mixed on cuda and 32-true elsewhere"""
+    batch_size: int = 256
+    """pairs that are matched at a time"""
+
+    def __post_init__(self) -> None:
+        for name in ("pairs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}, expected a whole number of at least 0")
+        if not all(0 < sigma < float("inf") for sigma in self.jitter):
+            raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels")
+        for name in ("protocol", "jitter", "predictions"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ConfigError(f"{name} names something twice, expected each once")
+        if not self.protocol:
+            raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch")
+        if self.predictions and self.calibrate:
+            raise ConfigError("calibrate needs a weights file to write to, but only predictions are given")

@@ -1,0 +1,150 @@
+"""What a network said about a list of pairs, and what is true: enough to score it later without network or images.
+
+In a file of predictions (safetensors) the points of all pairs lie one after the other, and `counts` says how many each
+pair has. Classes and names of keypoints are numbers into `words`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from normmatch.data.pair_lists import PairList
+from normmatch.data.pairs import PreparedSplit, Sampling
+from normmatch.errors import DataError
+from normmatch.io import whole_file
+from normmatch.metrics import Average, accuracy_by_class
+
+VERSION = 1  # of the file's format
+ARRAYS = {  # dimensions of what a file holds: P pairs, M and N points of all images 0 and of all images 1
+    "label": "P", "pairs": "P2", "sizes": "P22", "counts": "P2", "names0": "M", "names1": "N",
+    "keypoints0": "M2", "keypoints1": "N2", "truth0": "M", "matches0": "M", "scores0": "M",
+}  # fmt: skip
+META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter", "image_size", "weights")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Pairs as they were shown to a network, the truth, and the network's answers."""
+
+    words: tuple[str, ...]
+    label: np.ndarray  # (P,) class of each pair, a word
+    pairs: np.ndarray  # (P, 2) objects of the split
+    sizes: np.ndarray  # (P, 2, 2) width and height of both crops before they were resized
+    counts: np.ndarray  # (P, 2) points of both images
+    names0: np.ndarray  # (M,) words
+    names1: np.ndarray  # (N,)
+    keypoints0: np.ndarray  # (M, 2) in pixels of the resized crop
+    keypoints1: np.ndarray  # (N, 2)
+    truth0: np.ndarray  # (M,) index into the pair's points of image 1, -1 where there is no partner
+    matches0: np.ndarray  # (M,) the network's answer
+    scores0: np.ndarray  # (M,) how sure, in [0, 1]
+    meta: Mapping[str, Any]  # where it all comes from, see META
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The class of each pair."""
+        return tuple(self.words[i] for i in self.label.tolist())
+
+    @cached_property
+    def owner0(self) -> np.ndarray:
+        """(M,) the pair that each point of image 0 belongs to."""
+        return np.repeat(np.arange(len(self.counts)), self.counts[:, 0])
+
+    @cached_property
+    def right0(self) -> np.ndarray:
+        """(M,) whether the point has a partner and was given it."""
+        return (self.truth0 >= 0) & (self.matches0 == self.truth0)
+
+    @cached_property
+    def correct(self) -> np.ndarray:
+        """(P,) true matches that were found."""
+        return np.bincount(self.owner0, self.right0, len(self.counts)).astype(np.int64)
+
+    @cached_property
+    def total(self) -> np.ndarray:
+        """(P,) true matches."""
+        return np.bincount(self.owner0, self.truth0 >= 0, len(self.counts)).astype(np.int64)
+
+    def accuracy(self, average: Average = "keypoints") -> dict[str, float]:
+        """The accuracy of each class."""
+        return accuracy_by_class(self.correct, self.total, self.labels, average)
+
+
+def ask(split: PreparedSplit, pair_list: PairList, sampling: Sampling) -> dict[str, Any]:
+    """All of `Predictions` that is known before a network is asked."""
+    shown = [pair_list.pair(split, k, sampling) for k in range(len(pair_list))]
+    words: dict[str, int] = {}
+
+    def numbers(texts: list[str]) -> np.ndarray:
+        return np.array([words.setdefault(text, len(words)) for text in texts], np.int32)
+
+    sizes = np.array([item.source_size for item in split.objects], np.int32)  # (n, 2)
+    columns = {
+        "label": numbers([pair.label for pair in shown]),
+        "pairs": pair_list.pairs,
+        "sizes": sizes[pair_list.pairs],
+        "counts": np.array([(len(pair.names0), len(pair.names1)) for pair in shown], np.int32),
+        "names0": numbers([name for pair in shown for name in pair.names0]),
+        "names1": numbers([name for pair in shown for name in pair.names1]),
+        "keypoints0": np.concatenate([pair.keypoints0 for pair in shown]),
+        "keypoints1": np.concatenate([pair.keypoints1 for pair in shown]),
+        "truth0": np.concatenate([pair.matches0 for pair in shown]).astype(np.int32),
+    }
+    return {"words": tuple(words), **columns}
+
+
+def save_predictions(predictions: Predictions, path: Path) -> None:
+    """Write a file of predictions, whole or not at all."""
+    arrays = {name: np.ascontiguousarray(getattr(predictions, name)) for name in ARRAYS}
+    about = {"version": VERSION, "words": predictions.words, **predictions.meta}
+    try:
+        with whole_file(path) as temporary:
+            save_file(arrays, temporary, metadata={"predictions": json.dumps(about)})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"the predictions {path} cannot be written: {reason}") from error
+
+
+def load_predictions(path: Path) -> Predictions:
+    """Read a file of predictions and make sure that it is one."""
+    try:
+        with safe_open(path, "np") as file:
+            about = json.loads((file.metadata() or {}).get("predictions", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise DataError(f"the predictions {path} do not exist; expected a file that normmatch eval wrote") from None
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} is no file of predictions: {error}") from error
+    fault = _fault(about, arrays)
+    if fault:
+        raise DataError(f"{path} is no file of predictions: {fault}")
+    meta = {key: value for key, value in about.items() if key not in ("version", "words")}
+    return Predictions(words=tuple(about["words"]), meta=meta, **arrays)
+
+
+def _fault(about: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """What is wrong with the content of a file; nothing is an empty string."""
+    if not isinstance(about, dict) or about.get("version") != VERSION or not {"words", *META} <= about.keys():
+        return f"it does not say what it holds; expected format {VERSION} of normmatch eval"
+    if arrays.keys() != ARRAYS.keys():
+        return f"it holds {', '.join(sorted(arrays)) or 'nothing'}; expected {', '.join(ARRAYS)}"
+    lengths = {"P": len(arrays["pairs"]), "M": len(arrays["names0"]), "N": len(arrays["names1"]), "2": 2}
+    for name, dimensions in ARRAYS.items():
+        if arrays[name].shape != tuple(lengths[d] for d in dimensions):
+            return f"{name} has the shape {arrays[name].shape}, which does not fit the rest"
+    if tuple(arrays["counts"].sum(0)) != (lengths["M"], lengths["N"]) or arrays["counts"].min(initial=0) < 0:
+        return "its counts do not add up to its points"
+    candidates = np.repeat(arrays["counts"][:, 1], arrays["counts"][:, 0])  # (M,)
+    limits = {"truth0": candidates, "matches0": candidates}
+    limits |= dict.fromkeys(("label", "names0", "names1"), np.array(len(about["words"])))
+    for name, limit in limits.items():
+        if (arrays[name] < (-1 if name in ("truth0", "matches0") else 0)).any() or (arrays[name] >= limit).any():
+            return f"{name} points outside what there is"
+    return ""

@@ -1,0 +1,113 @@
+"""`normmatch eval`: ask networks, or read what they said; score it; print the tables and write them."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from normmatch import pretrained
+from normmatch.config import DatasetName
+from normmatch.errors import ConfigError, DataError
+from normmatch.evaluation.calibrate import calibrate, find_own_file
+from normmatch.evaluation.config import EvalConfig
+from normmatch.evaluation.networks import ask_networks
+from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
+from normmatch.evaluation.report import make_report, make_sheets
+from normmatch.evaluation.sheets import print_sheet, to_markdown
+from normmatch.io import whole_file
+
+DEFAULT_WEIGHTS = "small"
+
+
+def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
+    """Evaluate the weights on the dataset that `what` names, as the config says; returns the report."""
+    weights, name = targets(what, config)
+    for path in (config.json, config.markdown, config.out and config.out / "predictions"):
+        if path:
+            check_place(path)
+    if config.predictions:
+        report = make_report(load_all(config.predictions, name))
+    else:
+        report = make_report(*ask_all(weights, cast(DatasetName, name), config))
+    sheets = make_sheets(report)
+    for sheet in sheets:
+        print_sheet(sheet)
+    if config.json:
+        write_text(config.json, json.dumps(report, indent=1))
+    if config.markdown:
+        write_text(config.markdown, to_markdown(sheets))
+    return report
+
+
+def targets(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str, ...], str | None]:
+    """The weights and the dataset that a command names: weights first, the dataset last."""
+    weights, name = tuple(what[:-1]), what[-1] if what else None
+    if name not in get_args(DatasetName) and not (config.predictions and name is None):
+        known = ", ".join(get_args(DatasetName))
+        raise ConfigError(f"the dataset is {name or 'missing'}, expected one of {known} after the weights")
+    if config.predictions and weights:
+        raise ConfigError(f"both predictions and the weights {weights[0]} are given, expected one of them")
+    if len(set(weights)) < len(weights):
+        raise ConfigError(f"the weights are {' '.join(weights)}, expected each once")
+    return weights or (DEFAULT_WEIGHTS,), name
+
+
+def ask_all(
+    weights: Sequence[str], name: DatasetName, config: EvalConfig
+) -> tuple[list[Predictions], list[dict[str, Any]]]:
+    """What the networks say about the split, and what their calibrations found; the thresholds are written."""
+    files = [find_own_file(item) if config.calibrate else pretrained.find(item) for item in weights]
+    said: list[Predictions] = []
+    calibrations = []
+    for number, (answers, file) in enumerate(zip(ask_networks(weights, name, config), files, strict=True)):
+        wanted = (config.split, config.sampling)
+        said += [p for p in answers if (p.meta["split"], p.meta["sampling"]) == wanted]
+        if config.out:
+            for predictions in answers:
+                save_predictions(predictions, config.out / file_name(predictions, number if len(weights) > 1 else None))
+        if config.calibrate:
+            calibrations.append(calibrate(answers, config.split))
+            pretrained.set_min_score(file, calibrations[-1]["threshold"])
+    return said, calibrations
+
+
+def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
+    """Read files of predictions, all of the same dataset."""
+    loaded = [load_predictions(file) for file in files]
+    for file, predictions in zip(files, loaded, strict=True):
+        expected = name or loaded[0].meta["dataset"]
+        if predictions.meta["dataset"] != expected:
+            raise DataError(f"the predictions {file} are for {predictions.meta['dataset']}, expected {expected}")
+    return loaded
+
+
+def file_name(predictions: Predictions, number: int | None) -> str:
+    """A name for a file of predictions that tells what they are; `number` keeps several weights apart."""
+    meta = predictions.meta
+    path = Path(meta["weights"])
+    parts = [path.parent.name if path.name == pretrained.FILE_NAME else path.stem]
+    parts += [] if number is None else [str(number)]
+    parts += [meta["dataset"], meta["split"], meta["protocol"]]
+    parts += [] if meta["sampling"] == "intersection" else [meta["sampling"]]
+    parts += [f"jitter{meta['jitter']:g}"] if meta["jitter"] else []
+    return "-".join(part for part in parts if part) + ".safetensors"
+
+
+def check_place(path: Path) -> None:
+    """Make the folder of a file that will be written: better now than after an hour of work."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}: {error.filename}") from error
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    try:
+        with whole_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}") from error

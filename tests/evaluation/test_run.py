@@ -1,0 +1,110 @@
+"""`normmatch eval` from the command line, on drawn figures with networks that have learnt nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from normmatch import PRESETS, NormMatch, pretrained
+from normmatch.cli import main
+from normmatch.data import synthetic
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Figures and two networks."""
+    folder = tmp_path_factory.mktemp("eval")
+    synthetic.write(folder / "figures", 8, 96, seed=0)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        NormMatch(PRESETS["tiny"]).save_pretrained(folder / f"run{seed}", half=True)
+    return folder
+
+
+def options(place: Path, *more: object) -> list[str]:
+    return ["--root", str(place / "figures"), "--split", "val", "--pairs", "5", *map(str, more)]
+
+
+def fails(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """The one line that a command ends with."""
+    with pytest.raises(SystemExit) as error:
+        main(["eval", *arguments])
+    assert error.value.code == 2
+    sentence = capsys.readouterr().err.strip()
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_predictions_are_scored_again_without_a_network(place: Path, tmp_path: Path) -> None:
+    weights = [str(place / "run0"), str(place / "run1")]
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    main(["eval", *weights, "synthetic", *options(place, "--jitter", 3, "--out", tmp_path / "out", "--json", first)])
+    files = sorted((tmp_path / "out").iterdir())
+    assert [file.name for file in files] == [
+        f"run{i}-{i}-synthetic-val-nmt{jitter}.safetensors" for i in (0, 1) for jitter in ("-jitter3", "")
+    ]
+    markdown = tmp_path / "tables.md"
+    main(["eval", "--predictions", *map(str, files), "--json", str(second), "--markdown", str(markdown)])
+    asked, scored = (json.loads(file.read_text()) for file in (first, second))
+    assert asked == scored
+    assert {"commit", "command", "hardware", "date", "torch"} <= asked["results"][0]["made_with"].keys()
+    assert asked["summary"][0]["deviation"] > 0
+    assert "| 3 px |" in markdown.read_text()
+
+
+def test_calibration_writes_the_threshold_and_nothing_else(place: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes((place / "run0" / "model.safetensors").read_bytes())
+    before, result = load_file(file), tmp_path / "r.json"
+    main(["eval", str(file), "synthetic", *options(place, "--calibrate", "--json", result)])
+    (found,) = json.loads(result.read_text())["calibrations"]
+    assert 0 < found["threshold"] < 1
+    assert pretrained.read_config(file) == replace(
+        pretrained.read_config(place / "run0" / "model.safetensors"), min_score=found["threshold"]
+    )
+    after = load_file(file)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(after[key], value) and after[key].dtype == value.dtype for key, value in before.items())
+    assert found["with"]["val"]["mean"]["f1"] >= found["without"]["val"]["mean"]["f1"]
+    NormMatch.from_pretrained(file)
+
+
+def test_what_cannot_be_is_one_sentence(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    weights = str(place / "run0")
+    ask = [weights, "synthetic", *options(place)]
+    assert "jitter is -2.0" in fails(capsys, [*ask, "--jitter", "-2"])
+    assert "pairs is 0" in fails(capsys, [*ask, "--pairs", "0"])
+    assert "no objects for the split 'tset'" in fails(capsys, [*ask, "--split", "tset"])
+    assert "cannot be written" in fails(capsys, [*ask, "--json", str(tmp_path / "file" / "x.json")])
+    assert "it is a folder" in fails(capsys, [*ask, "--markdown", str(tmp_path)])
+    assert "expected one of pascal-voc" in fails(capsys, [weights])
+    assert "expected each once" in fails(capsys, [weights, *ask])
+    assert "names something twice" in fails(capsys, [*ask, "--protocol", "nmt", "nmt"])
+    assert "no protocol 'bbgm'" in fails(capsys, [*ask, "--protocol", "bbgm"])
+    assert "not found" in fails(capsys, ["nothing.safetensors", *ask[1:]])
+    assert "only predictions" in fails(capsys, ["--calibrate", "--predictions", "x"])
+
+
+def test_predictions_of_another_dataset(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["eval", str(place / "run0"), "synthetic", *options(place, "--out", tmp_path)])
+    (file,) = tmp_path.iterdir()
+    sentence = fails(capsys, ["willow", "--predictions", str(file)])
+    assert "are for synthetic, expected willow" in sentence
+
+
+def test_weights_of_another_network(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    NormMatch(replace(PRESETS["tiny"], image_size=64)).save_pretrained(tmp_path)
+    sentence = fails(capsys, [str(place / "run0"), str(tmp_path), "synthetic", *options(place)])
+    assert "image_size is 64, not 96" in sentence
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["eval", "--help"])
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("--protocol", "--jitter", "--calibrate", "--predictions", "pascal-voc"))
+    assert "None" not in out

@@ -1,0 +1,111 @@
+"""Scores of predictions that are written down by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from normmatch.errors import DataError
+from normmatch.evaluation.predictions import Predictions
+from normmatch.evaluation.report import make_report, make_sheets
+from normmatch.evaluation.score import accuracy_result, best_threshold, f1_curve, f1_result
+from normmatch.evaluation.sheets import to_markdown
+
+META: dict[str, Any] = {
+    "dataset": "pascal-voc", "objects": "x", "split": "test", "protocol": "nmt", "sampling": "all", "seed": 0,
+    "jitter": 0.0, "image_size": 96, "weights": "runs/a", "min_score": 0.5, "left_out": [],
+}  # fmt: skip
+
+
+def make_predictions(**meta: Any) -> Predictions:
+    """Two pairs of cats and one of buses; the third cat point has no partner, and the network is unsure of it."""
+    return Predictions(
+        words=("cat", "bus", "a", "b", "c"),
+        label=np.array([0, 0, 1]),
+        pairs=np.array([[0, 1], [1, 2], [3, 4]]),
+        sizes=np.full((3, 2, 2), 50),
+        counts=np.array([[3, 2], [1, 1], [2, 2]]),
+        names0=np.array([2, 3, 4, 2, 2, 3]),
+        names1=np.array([2, 3, 2, 3, 2]),
+        keypoints0=np.zeros((6, 2), np.float32),
+        keypoints1=np.zeros((5, 2), np.float32),
+        truth0=np.array([0, 1, -1, 0, 1, 0]),
+        matches0=np.array([0, 1, 1, 0, 1, 1]),
+        scores0=np.array([0.9, 0.8, 0.3, 0.6, 0.9, 0.7], np.float32),
+        meta=META | meta,
+    )
+
+
+def test_accuracy() -> None:
+    predictions = make_predictions()
+    assert predictions.labels == ("cat", "cat", "bus")
+    assert predictions.correct.tolist() == [2, 1, 1]
+    assert predictions.total.tolist() == [2, 1, 2]
+    result = accuracy_result(predictions)
+    assert result["classes"] == {"bus": 0.5, "cat": 1.0}
+    assert result["mean"] == 0.75
+
+
+def test_a_threshold_drops_what_is_unsure() -> None:
+    without, with_it = (f1_result(make_predictions(), threshold)["classes"] for threshold in (0.0, 0.5))
+    assert without["cat"] == {"precision": 0.75, "recall": 1.0, "f1": pytest.approx(6 / 7)}
+    assert with_it["cat"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
+    assert without["bus"] == with_it["bus"] == {"precision": 0.5, "recall": 0.5, "f1": 0.5}
+
+
+def test_the_best_threshold_is_the_lowest_with_the_best_mean() -> None:
+    # 0.305 drops the cat's wrong match; 0.705 would also drop the bus's, but the second cat with it
+    predictions = make_predictions()
+    assert best_threshold(predictions) == pytest.approx(0.305)
+    curve = f1_curve(predictions)
+    assert curve["f1"][0] == pytest.approx((6 / 7 + 0.5) / 2)
+    assert max(curve["f1"]) == pytest.approx(0.75)
+    assert (curve["precision"][-1], curve["recall"][-1]) == (1.0, 0.0)
+
+
+def test_several_weights_give_mean_and_deviation() -> None:
+    first = make_predictions(sampling="intersection")
+    second = replace(make_predictions(sampling="intersection", weights="b"), matches0=first.truth0)
+    report = make_report([first, second])
+    (summary,) = report["summary"]
+    assert summary["mean"] == pytest.approx((0.75 + 1.0) / 2)
+    assert summary["deviation"] == pytest.approx(0.25 / 2**0.5)
+    assert summary["classes"]["bus"] == (0.75, pytest.approx(0.5 / 2**0.5))
+    text = to_markdown(make_sheets(report))
+    assert "| bus | 75.0 | 35.4 | 95.4 | 92.3 | 93.0 |" in text
+    assert "| **mean of classes** | **87.50** | **17.68** | **88.7** | **82.7** | **80.1** |" in text
+    assert "own authors' rules" in text
+
+
+def test_protocols_are_never_in_one_table() -> None:
+    said = [make_predictions(sampling="intersection", protocol=p) for p in ("nmt", "bbgm", "thinkmatch")]
+    sheets = make_sheets(make_report(said))
+    assert [s.columns for s in sheets] == [
+        ("class", "ours", "NMT", "COMMON", "BBGM"),
+        ("class", "ours", "BBGM"),
+        ("class", "ours"),
+    ]
+    assert ["nmt" in sheets[0].title, "thinkmatch" in sheets[2].title] == [True, True]
+    # by keypoints 3/3 of the cats; by pairs the mean of 2/2 and 1/1
+    assert sheets[2].rows[-1] == ("mean of classes", "75.00")
+
+
+def test_drops_stand_beside_the_papers() -> None:
+    plain = replace(make_predictions(sampling="intersection"))
+    worse = replace(make_predictions(sampling="intersection", jitter=5.0), matches0=np.array([0, 0, 1, 0, 1, 1]))
+    report = make_report([worse, plain])
+    assert report["results"][0]["jittered"][0]["drop"] == pytest.approx(1 / 6)
+    assert make_sheets(report)[1].rows == [("5 px", "58.33", "16.67", "0.50")]
+
+
+def test_unmatched_points_bring_f1() -> None:
+    report = make_report([make_predictions()])
+    assert report["results"][0]["f1"]["threshold"] == 0.5
+    titles = [sheet.title for sheet in make_sheets(report)]
+    assert any("score of 0.5 or more" in title for title in titles)
+
+
+def test_the_same_twice_is_refused() -> None:
+    with pytest.raises(DataError, match="two predictions of runs/a"):
+        make_report([make_predictions(), make_predictions()])
