@@ -36,6 +36,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make one sentence of what the disk says against writing to `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, whole or not at all."""
     with whole_file(path) as temporary:

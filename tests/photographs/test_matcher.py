@@ -9,31 +9,21 @@ import torch
 from PIL import Image
 
 import normmatch
-from normmatch import PRESETS, Matcher, NormMatch, match_pair
+from normmatch import Matcher, NormMatch, match_pair
 from normmatch.errors import ConfigError, InputError, NormMatchError
 from normmatch.photographs import matcher as module
 from normmatch.photographs.torch_backend import TorchBackend
+from tests.photographs.scene import photograph, points, tiny_model
 
 
 @pytest.fixture(scope="module")
 def model() -> NormMatch:
-    torch.manual_seed(0)
-    return NormMatch(PRESETS["tiny"]).eval()
+    return tiny_model()
 
 
 @pytest.fixture
 def matcher(model: NormMatch) -> Matcher:
     return Matcher(model, device="cpu")
-
-
-def photograph(seed: int, width: int = 120, height: int = 80) -> np.ndarray:
-    """Smooth noise (H, W, 3) uint8."""
-    noise = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-    return np.array(Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC))
-
-
-def points(seed: int, count: int, width: int = 120, height: int = 80) -> np.ndarray:
-    return np.random.default_rng(seed).uniform((0, 0), (width, height), (count, 2))
 
 
 def assert_same(result: dict[str, np.ndarray], expected: dict[str, np.ndarray], atol: float = 1e-4) -> None:

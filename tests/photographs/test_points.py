@@ -10,7 +10,7 @@ import pytest
 
 from normmatch.errors import DataError
 from normmatch.photographs import points as module
-from normmatch.photographs.points import PointSet, find_points, read_points, write_points
+from normmatch.photographs.points import PointIndex, PointSet, read_points, write_points
 
 OURS: dict[str, Any] = {
     "images": [
@@ -85,7 +85,8 @@ def test_several_objects_in_an_image(tmp_path: Path) -> None:
     sets = read_points(path)
     assert [item.keypoints.tolist() for item in sets] == [[[1, 2]], [[3, 4]]]
     with pytest.raises(DataError, match=r"p.csv has 2 objects in a.jpg; expected keypoints of one"):
-        find_points(sets, "a.jpg", path)
+        PointIndex(sets, path).find("a.jpg")
+    assert PointIndex(sets, path).all("a.jpg") == sets
 
 
 def test_an_image_is_found_as_a_file_or_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,13 +95,14 @@ def test_an_image_is_found_as_a_file_or_by_its_name(tmp_path: Path, monkeypatch:
         (tmp_path / folder / "1.jpg").touch()
     sets = [PointSet(image, (), np.zeros((0, 2))) for image in ("x/1.jpg", "y/1.jpg", "z/2.jpg")]
     source = tmp_path / "p.json"
-    assert find_points(sets, tmp_path / "y/1.jpg", source) is sets[1]
-    assert find_points(sets, "y/1.jpg", "p.json") is sets[1]
+    index = PointIndex(sets, source)
+    assert index.find(tmp_path / "y/1.jpg") is sets[1]
+    assert PointIndex(sets, "p.json").find("y/1.jpg") is sets[1]
     monkeypatch.chdir(tmp_path / "x")
-    assert find_points(sets, "1.jpg", source) is sets[0]
-    assert find_points(sets, "elsewhere/2.jpg", source) is sets[2]
+    assert index.find("1.jpg") is sets[0]
+    assert index.find("elsewhere/2.jpg") is sets[2]
     with pytest.raises(DataError, match=r"no keypoints of 3.jpg; it has those of x/1.jpg, y/1.jpg, z/2.jpg"):
-        find_points(sets, "3.jpg", source)
+        index.find("3.jpg")
 
 
 def ours(**change: Any) -> dict[str, Any]:

@@ -48,17 +48,21 @@ def parse_json(path: Path, text: str) -> Any:
         raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
 
 
-def csv_rows(path: Path, text: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> Iterator[tuple[str, Row]]:
-    """The lines of a CSV with their places, each with a value for every column; the columns of a box are optional."""
+def csv_rows(
+    path: Path, text: str, needed: tuple[str, ...], optional: tuple[str, ...] = (), box: bool = True
+) -> Iterator[tuple[str, Row]]:
+    """The lines of a CSV with their places, each with a value for every column; `box` admits the columns of one."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [column.strip() for column in reader.fieldnames or ()]
         boxed = set(BOX_COLUMNS) & set(header)
-        known = set(needed) <= set(header) <= {*needed, *BOX_COLUMNS, *optional}
-        if not known or len(set(header)) < len(header) or len(boxed) not in (0, 4):
+        admitted = {*needed, *optional, *(BOX_COLUMNS if box else ())}
+        if not set(needed) <= set(header) <= admitted or len(set(header)) < len(header) or len(boxed) not in (0, 4):
+            more = [f"{','.join(BOX_COLUMNS)} (all four)"] if box else []
+            more += [" and ".join(optional)] if optional else []
             raise DataError(
-                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(needed)}, "
-                f"and if you like {','.join(BOX_COLUMNS)} (all four), {' and '.join(optional)}."
+                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(needed)}"
+                + (f", and if you like {', '.join(more)}." if more else ".")
             )
         reader.fieldnames = header
         for row in reader:

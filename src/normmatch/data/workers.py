@@ -43,7 +43,9 @@ def run_tasks(
             yield key, alone.get(key)
 
 
-def show_progress(results: Iterable[Result], total: int, done: int, shown: bool) -> Iterator[Result]:
+def show_progress(
+    results: Iterable[Result], total: int, done: int, shown: bool, unit: str = "objects"
+) -> Iterator[Result]:
     """Pass on the results, with a bar of how many of `total` objects there are, how fast, and how long it will take."""
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     # auto_refresh is off because it is a thread, and the workers may be forks of this process.
@@ -51,7 +53,7 @@ def show_progress(results: Iterable[Result], total: int, done: int, shown: bool)
         task, drawn = bar.add_task("", total=total, completed=done, rate=""), 0.0
         for result in results:
             yield result
-            bar.update(task, advance=1, rate=f"{bar.tasks[0].speed or 0:.0f} objects/s")
+            bar.update(task, advance=1, rate=f"{bar.tasks[0].speed or 0:.0f} {unit}/s")
             if time.monotonic() - drawn > 0.1:
                 bar.refresh()
                 drawn = time.monotonic()

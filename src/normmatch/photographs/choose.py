@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+LOW_SCORE = 0.2  # unsure by any measure, also of a network that was not calibrated
+
 
 def choose(
     similarity: np.ndarray, log_assignment: np.ndarray, *, one_to_one: bool, mutual: bool, min_score: float
@@ -35,6 +37,16 @@ def choose(
         "similarity": similarity,
         "log_assignment": log_assignment,
     }
+
+
+def low_scores(result: dict[str, np.ndarray], min_score: float) -> bool:
+    """Whether the scores of a result are low altogether, as they are where the images show unlike objects.
+
+    They are if more than half of the points of the side with fewer have no partner that is sure enough.
+    """
+    scores0, scores1 = result["matching_scores0"], result["matching_scores1"]
+    scores = scores0 if len(scores0) <= len(scores1) else scores1
+    return len(scores) > 0 and float(np.median(scores)) < max(min_score, LOW_SCORE)
 
 
 def _best(log_assignment: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -89,25 +89,41 @@ def write_points(path: Path | str, sets: Sequence[PointSet]) -> None:
         raise DataError(f"{path} has the ending {path.suffix!r}; expected .json or .csv.")
 
 
-def find_points(sets: Sequence[PointSet], image: Path | str, source: Path | str) -> PointSet:
-    """The keypoints of an image: the file that a set names, seen from the file `source`, or one of the same name."""
-    image, folder = Path(image), Path(source).parent
-    found = [item for item in sets if _same_file(folder / item.image, image) or Path(item.image) == image]
-    found = found or [item for item in sets if Path(item.image).name == image.name]
-    if len(found) == 1:
+class PointIndex:
+    """Finds the keypoints of an image in those of a file: the image that a set names, seen from the file's folder.
+
+    An image that lies elsewhere is found by its name alone.
+    """
+
+    def __init__(self, sets: Sequence[PointSet], source: Path | str) -> None:
+        self.source, self.known = Path(source), list(dict.fromkeys(item.image for item in sets))
+        self.by_file: dict[str, list[PointSet]] = {}
+        self.by_name: dict[str, list[PointSet]] = {}
+        for item in sets:
+            self.by_file.setdefault(_real(self.source.parent / item.image), []).append(item)
+            self.by_name.setdefault(Path(item.image).name, []).append(item)
+
+    def all(self, image: Path | str) -> list[PointSet]:
+        """The objects of an image."""
+        return self.by_file.get(_real(image)) or self.by_name.get(Path(image).name, [])
+
+    def find(self, image: Path | str) -> PointSet:
+        """The one object of an image."""
+        found = self.all(image)
+        if len(found) > 1:
+            raise DataError(f"{self.source} has {len(found)} objects in {image}; expected keypoints of one.")
+        if not found:
+            more = f" and {len(self.known) - SHOWN} more" if len(self.known) > SHOWN else ""
+            known = ", ".join(self.known[:SHOWN]) + more
+            raise DataError(f"{self.source} has no keypoints of {image}; it has those of {known}.")
         return found[0]
-    if found:
-        raise DataError(f"{source} has {len(found)} objects in {image}; expected keypoints of one.")
-    known = list(dict.fromkeys(item.image for item in sets))
-    more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
-    raise DataError(f"{source} has no keypoints of {image}; it has those of {', '.join(known[:SHOWN])}{more}.")
 
 
-def _same_file(first: Path, second: Path) -> bool:
+def _real(path: Path | str) -> str:
     try:
-        return os.path.samefile(first, second)
-    except (OSError, ValueError):
-        return False
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a null byte in the name
+        return str(path)
 
 
 def as_entry(item: PointSet) -> dict[str, Any]:

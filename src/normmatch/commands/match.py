@@ -1,0 +1,138 @@
+"""`normmatch match`: match two photographs, or a list of pairs."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from normmatch.commands.options import File, Folder, Number
+from normmatch.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from normmatch.photographs.many import MatchOptions, Record
+
+SHOWN = 3  # failed pairs that are listed on the terminal
+
+Images = Annotated[tuple[Path, ...], arg(metavar="IMAGE0 IMAGE1", help_behavior_hint="")]
+Box = Annotated[tuple[float, float, float, float] | None, arg(metavar="X Y W H", help_behavior_hint="")]
+Score = Annotated[float | None, arg(metavar="SCORE", help_behavior_hint="")]
+Keypoints = Annotated[Path, arg(metavar="FILE")]
+
+
+def match(
+    images: Positional[Images] = (),
+    *,
+    keypoints: Keypoints,
+    keypoints1: File = None,
+    out: File = None,
+    json: File = None,
+    box0: Box = None,
+    box1: Box = None,
+    one_to_one: bool = False,
+    mutual: bool = False,
+    min_score: Score = None,
+    weights: str = "small",
+    device: str = "auto",
+    backend: Literal["torch", "onnx"] = "torch",
+    pairs: File = None,
+    out_dir: Folder = None,
+    format: Literal["jsonl", "parquet"] = "jsonl",
+    engine: Literal["local", "ray"] = "local",
+    workers: Number = None,
+) -> None:
+    """Match the keypoints of two photographs, or of every pair of a list.
+
+    normmatch match a.jpg b.jpg --keypoints points.json --out matches.png --json matches.json
+
+    normmatch match --pairs pairs.csv --keypoints points.json --out-dir out
+
+    Keypoints are our JSON, {"images": [{"image": "a.jpg", "keypoints": [{"name": "eye", "x": 120, "y": 88}]}]}, COCO
+    keypoints, or a CSV with the columns image,name,x,y. A list of pairs is a CSV with the columns image0,image1: files,
+    seen from the folder of the list. If it breaks off, the same command goes on where it stopped.
+
+    Args:
+        images: the two photographs; not with --pairs
+        keypoints: the keypoints of the images
+        keypoints1: the keypoints of the second image, if they are in a file of their own
+        out: a picture of the matches to write (png, jpg, webp, pdf or svg)
+        json: a JSON file to write, with matches, scores and similarities
+        box0: the object in the first image: left, top, width and height; that of the keypoints file if not given
+        box1: the same for the second image
+        one_to_one: use no point twice
+        mutual: keep only matches that are the best of both their points
+        min_score: a match with a lower score, from 0 to 1, is none; the network's calibrated one if not given
+        weights: a bundled network, or a file or folder that training wrote
+        device: auto, cpu, cuda or mps
+        backend: what runs the network; onnx needs what `normmatch export` wrote as its weights
+        pairs: a list of pairs to match instead of two images
+        out_dir: with --pairs, the folder for the results: results.jsonl, and failed.jsonl if a pair failed
+        format: with --pairs, jsonl, or parquet as well
+        engine: with --pairs, local, or ray for all machines of a Ray cluster, which must see the files
+        workers: with --engine ray, how many processes; one for each core or GPU if not given
+    """
+    if (pairs is None) == (not images) or (images and len(images) != 2):
+        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {len(images)} images")
+    if (pairs is None) != (out_dir is None):
+        raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results")
+    from normmatch.photographs.many import MatchOptions, match_list
+
+    options = MatchOptions(weights, device, backend, one_to_one, mutual, min_score)
+    if pairs is None or out_dir is None:
+        _match_two(images, (keypoints, keypoints1 or keypoints), (box0, box1), options, out, json)
+        return
+    unused = {"--keypoints1": keypoints1, "--out": out, "--json": json, "--box0": box0, "--box1": box1}
+    for name, value in unused.items():
+        if value is not None:
+            raise ConfigError(f"{name} is for two images; it does not go with --pairs")
+    summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
+    print(f"{summary.matched:,} pairs are matched in {out_dir / 'results.jsonl'}")
+    _report_failed(summary.failed, summary.matched, out_dir)
+
+
+def _match_two(
+    images: tuple[Path, ...],
+    files: tuple[Path, Path],
+    boxes: tuple[Box, Box],
+    options: "MatchOptions",
+    out: Path | None,
+    json: Path | None,
+) -> None:
+    from normmatch.io import write_json, writing
+    from normmatch.photographs.choose import low_scores
+    from normmatch.photographs.points import PointIndex, read_points
+    from normmatch.photographs.report import draw_matches, make_record, print_matches
+
+    sets = []
+    for image, file, box in zip(images, files, boxes, strict=True):
+        found = PointIndex(read_points(file), file).find(image)
+        sets.append(replace(found, image=str(image), box=box or found.box))
+    first, second = sets
+    matcher = options.open()
+    result = matcher.match(
+        first.image, second.image, first.keypoints, second.keypoints,
+        box0=first.box, box1=second.box, **options.choice(),
+    )  # fmt: skip
+    print_matches(first, second, result)
+    if low_scores(result, matcher.backend.min_score):
+        warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
+    if json is not None:
+        with writing(json):
+            write_json(json, make_record(first, second, result) | {"similarity": result["similarity"].tolist()})
+        print(f"the matches are in {json}")
+    if out is not None:
+        with writing(out):
+            draw_matches(out, first, second, result)
+        print(f"the picture is {out}")
+
+
+def _report_failed(failed: "Sequence[Record]", matched: int, out_dir: Path) -> None:
+    if not failed:
+        return
+    some = "; ".join(f"{record['error']}" for record in failed[:SHOWN])
+    sentence = f"{len(failed):,} pairs could not be matched, see {out_dir / 'failed.jsonl'}: {some}"
+    if not matched:
+        raise DataError(sentence)
+    warnings.warn(sentence, stacklevel=2)

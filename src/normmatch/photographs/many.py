@@ -1,0 +1,262 @@
+"""Matching thousands of pairs: in order, resumable, and without stopping at a pair that cannot be matched.
+
+out/results.jsonl    one line for each matched pair, written as they come; `row` is the pair's line in the list,
+                     from 0; the rest is `report.make_record`'s
+out/results.parquet  the same as a table, if asked for, at the end
+out/failed.jsonl     the pairs that could not be matched, and why; they are tried again by the next run
+out/run.json         what was asked for: a run that asks for something else is refused
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from normmatch import __version__
+from normmatch.data.annotations import csv_rows, filled, read_text
+from normmatch.data.workers import show_progress
+from normmatch.errors import ConfigError, DataError, NormMatchError
+from normmatch.io import locked, whole_file, write_json, writing
+from normmatch.photographs.matcher import PAIR_BATCH, BackendName, Matcher, Pair
+from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
+from normmatch.photographs.report import make_record
+
+Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
+Record = dict[str, Any]
+Engine = Literal["local", "ray"]
+Format = Literal["jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class MatchOptions:
+    """How every pair is matched."""
+
+    weights: str = "small"
+    device: str = "auto"
+    backend: BackendName = "torch"
+    one_to_one: bool = False
+    mutual: bool = False
+    min_score: float | None = None
+
+    def open(self) -> Matcher:
+        """The network."""
+        return Matcher(self.weights, device=self.device, backend=self.backend, cache=2 * PAIR_BATCH)
+
+    def choice(self) -> dict[str, Any]:
+        """The options of `Matcher.match`."""
+        return {"one_to_one": self.one_to_one, "mutual": self.mutual, "min_score": self.min_score}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of the pairs."""
+
+    matched: int
+    failed: tuple[Record, ...]
+
+
+def match_list(
+    pairs: Path,
+    keypoints: Path,
+    out: Path,
+    options: MatchOptions,
+    *,
+    format: Format = "jsonl",
+    engine: Engine = "local",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Summary:
+    """Match the pairs of a CSV with the columns image0 and image1, which are files seen from the CSV's folder.
+
+    Args:
+        pairs: the CSV.
+        keypoints: the keypoints of all images, see `points.py`.
+        out: the folder for the results; what an earlier run has left there is continued.
+        options: how every pair is matched.
+        format: jsonl, or parquet as well.
+        engine: local is this process; ray spreads the pairs over the workers of a Ray cluster.
+        workers: processes of Ray; one for each core or GPU of the cluster if not given.
+        progress: whether a bar is shown.
+    """
+    _check_installed("parquet" if format == "parquet" else None, "ray" if engine == "ray" else None)
+    tasks = _tasks(pairs, keypoints)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ".lock").touch()
+    journal = out / "results.jsonl"
+    try:
+        with locked(out / ".lock"):
+            _check_run(out, _asked(pairs, keypoints, options))
+            done = _read_journal(journal, len(tasks))
+            left = [task for row, task in enumerate(tasks) if row not in done]
+            failed = []
+            with journal.open("a", encoding="utf-8") as file:
+                results = _run(left, options, engine, workers) if left else iter(())
+                for record in show_progress(results, len(tasks), len(done), progress, "pairs"):
+                    if "error" in record:
+                        failed.append(record)
+                    else:
+                        file.write(json.dumps(record) + "\n")
+                        file.flush()
+            _write_failed(out / "failed.jsonl", failed)
+            if format == "parquet":
+                _write_parquet(journal, out / "results.parquet")
+    except BlockingIOError:
+        raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
+    return Summary(len(tasks) - len(failed), tuple(failed))
+
+
+def _check_installed(*extras: str | None) -> None:
+    """Say what is missing before the work, not after it."""
+    for extra, module in (("parquet", "pyarrow"), ("ray", "ray")):
+        if extra in extras and importlib.util.find_spec(module) is None:
+            raise ConfigError(f"{module} is not installed; install it with: pip install 'normmatch[{extra}]'")
+
+
+def run_chunk(matcher: Matcher, tasks: Sequence[Task], options: MatchOptions) -> list[Record]:
+    """Match a few pairs together; a pair that cannot be matched becomes a record with its `error`."""
+    records = [task for task in tasks if "error" in task]
+    tasks = [task for task in tasks if "error" not in task]
+    try:
+        records += _matched(matcher, tasks, options)
+    except NormMatchError as error:
+        if len(tasks) == 1:
+            records.append(_failure(tasks[0], error))
+        else:  # whose is it?
+            records += [record for task in tasks for record in run_chunk(matcher, [task], options)]
+    return sorted(records, key=lambda record: record["row"])
+
+
+def _failure(task: Task, error: NormMatchError) -> Record:
+    return {key: task[key] for key in ("row", "image0", "image1")} | {"error": str(error)}
+
+
+def _matched(matcher: Matcher, tasks: Sequence[Task], options: MatchOptions) -> list[Record]:
+    pairs = [Pair(*(task[key] for key in Pair._fields)) for task in tasks]
+    results = matcher.match_batch(pairs, **options.choice())
+    records = []
+    for task, result in zip(tasks, results, strict=True):
+        first, second = (_point_set(task, side) for side in "01")
+        records.append({"row": task["row"], **make_record(first, second, result)})
+    return records
+
+
+def _point_set(task: Task, side: str) -> PointSet:
+    xy = np.array(task[f"keypoints{side}"], dtype=np.float64).reshape(-1, 2)
+    return PointSet(task[f"image{side}"], tuple(task[f"names{side}"]), xy)
+
+
+def _tasks(pairs: Path, keypoints: Path) -> list[Task]:
+    """The pairs of a CSV with their keypoints; one whose keypoints cannot be found has an `error`."""
+    points = PointIndex(read_points(keypoints), keypoints)
+    tasks: list[Task] = []
+    lines = csv_rows(pairs, read_text(pairs, MAX_BYTES), ("image0", "image1"), box=False)
+    for row, (where, line) in enumerate(lines):
+        task: Task = {"row": row}
+        for side in "01":
+            task[f"image{side}"] = str(pairs.parent.absolute() / filled(where, line, f"image{side}"))
+        try:
+            for side in "01":
+                found = points.find(task[f"image{side}"])
+                task[f"names{side}"], task[f"keypoints{side}"] = found.names, found.keypoints.tolist()
+                task[f"box{side}"] = found.box
+        except DataError as error:
+            task = _failure(task, error)
+        tasks.append(task)
+    if not tasks:
+        raise DataError(f"{pairs} has no pair; expected lines with image0 and image1.")
+    return tasks
+
+
+def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: int | None) -> Iterator[Record]:
+    chunks = [tasks[i : i + PAIR_BATCH] for i in range(0, len(tasks), PAIR_BATCH)]
+    if engine == "ray":
+        from normmatch.photographs.ray_engine import run_with_ray
+
+        yield from run_with_ray(chunks, options, workers)
+        return
+    matcher = options.open()
+    for chunk in chunks:
+        yield from run_chunk(matcher, chunk, options)
+
+
+def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:
+    """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
+    values = asdict(options) | {"pairs": _digest(pairs), "keypoints": _digest(keypoints), "normmatch": __version__}
+    del values["device"]
+    if options.backend == "torch":
+        from normmatch.pretrained import find
+
+        values["weights"] = _digest(find(options.weights))
+    return values
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_run(out: Path, asked: dict[str, Any]) -> None:
+    path = out / "run.json"
+    if path.exists():
+        try:
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
+        changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
+        if changed:
+            raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
+    elif (out / "results.jsonl").exists():
+        raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
+    else:
+        write_json(path, asked)
+
+
+def _read_journal(path: Path, total: int) -> set[int]:
+    """The rows that are done. A last line that breaks off, as where a run was killed, is removed."""
+    done: set[int] = set()
+    if not path.exists():
+        return done
+    whole = 0
+    with path.open("r+b") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            row = _row(line)
+            if row is None or not 0 <= row < total:
+                raise DataError(f"{path} line {number} is no result of this run; give another folder.")
+            done.add(row)
+        file.truncate(whole)
+    return done
+
+
+def _row(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["row"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_failed(path: Path, failed: Iterable[Record]) -> None:
+    path.unlink(missing_ok=True)
+    lines = [json.dumps({key: record[key] for key in ("row", "image0", "image1", "error")}) for record in failed]
+    if lines:
+        with whole_file(path) as temporary:
+            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_parquet(journal: Path, path: Path) -> None:
+    """The journal as a table."""
+    import pyarrow.json
+    import pyarrow.parquet
+
+    if not journal.stat().st_size:
+        return
+    with whole_file(path) as temporary:
+        pyarrow.parquet.write_table(pyarrow.json.read_json(journal), temporary)

@@ -1,0 +1,249 @@
+"""`normmatch match` for two photographs: what it prints and writes, and one sentence for everything that is wrong."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from normmatch.cli import main
+from tests.photographs.scene import photograph, write_scene
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command."""
+    capsys.readouterr()
+    try:
+        main([str(arg) for arg in args])
+        code = 0
+    except SystemExit as error:
+        code = int(error.code or 0)
+    return code, *capsys.readouterr()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with 0.png (7 points), 1.png (12), 2.png (none), 3.png (1)."""
+    monkeypatch.chdir(write_scene(tmp_path, [7, 12, 0, 1]))
+    return tmp_path
+
+
+OPTIONS = ("--keypoints", "points.json", "--weights", "tiny.safetensors", "--device", "cpu")
+
+
+def test_table_picture_and_json(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    more = ("--out", "out/matches.png", "--json", "out/matches.json", "--min-score", "0")
+    code, out, _ = run(capsys, "match", "0.png", "1.png", *OPTIONS, *more)
+    assert code == 0
+    assert "0.png and 1.png" in out
+    assert "7 of 7 points have a partner" in out
+    assert "of the 7 points with a namesake were matched with it" in out
+    with Image.open("out/matches.png") as picture:
+        assert picture.width > 500
+    found = json.loads(Path("out/matches.json").read_text())
+    assert len(found["matches0"]) == len(found["matching_scores0"]) == 7
+    assert len(found["matches1"]) == 12
+    assert [len(row) for row in found["similarity"]] == [12] * 7
+    for i, match in enumerate(found["matches"]):
+        assert match["name0"] == f"p{i}"
+        assert match["name1"] == f"p{found['matches0'][i]}"
+        assert match["score"] == found["matching_scores0"][i]
+        assert match["name1"] in out
+
+
+def test_options_reach_the_matcher(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    def matches(*args: object) -> Any:
+        assert run(capsys, "match", "1.png", "0.png", *OPTIONS, "--json", "m.json", *args)[0] == 0
+        return json.loads(Path("m.json").read_text())
+
+    assert sorted(j for j in matches("--one-to-one", "--min-score", 0)["matches0"] if j >= 0) == list(range(7))
+    mutual = matches("--mutual", "--min-score", 0)
+    assert all(mutual["matches1"][j] == i for i, j in enumerate(mutual["matches0"]) if j >= 0)
+    assert matches("--min-score", 1)["matches"] == []
+    whole, boxed = matches(), matches("--box0", 0, 0, 110, 80)
+    assert whole["matching_scores0"] != boxed["matching_scores0"]
+
+
+def test_keypoints_of_their_own(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    Path("first.csv").write_text("image,name,x,y\n0.png,eye,10,20\n0.png,nose,30,40\n")
+    code, out, _ = run(
+        capsys, "match", "0.png", "1.png", *OPTIONS, "--keypoints", "first.csv", "--keypoints1", "points.json"
+    )
+    assert code == 0
+    assert "of 2 points" in out
+
+
+@pytest.mark.parametrize(("image0", "image1"), [("0.png", "2.png"), ("2.png", "0.png"), ("2.png", "2.png")])
+def test_no_points(capsys: pytest.CaptureFixture[str], scene: Path, image0: str, image1: str) -> None:
+    code, out, err = run(capsys, "match", image0, image1, *OPTIONS, "--out", "m.png", "--json", "m.json")
+    assert (code, err) == (0, "")
+    assert "0 of" in out
+    assert json.loads(Path("m.json").read_text())["matches"] == []
+
+
+def test_one_point(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    assert "1 of 1 points" in run(capsys, "match", "3.png", "3.png", *OPTIONS, "--min-score", 0)[1]
+
+
+def test_low_scores_are_said(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    """Of an untrained network the scores are what they are; a sure one is an image and itself, alone with its point."""
+    code, _, err = run(capsys, "match", "0.png", "1.png", *OPTIONS)
+    assert code == 0
+    assert err == "The scores are low altogether: do both images show the same kind of object?\n"
+    assert run(capsys, "match", "3.png", "3.png", *OPTIONS)[2] == ""
+
+
+def test_a_large_photograph_is_drawn_small(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    Image.fromarray(photograph(0, 4000, 30)).save("0.png")
+    assert run(capsys, "match", "0.png", "1.png", *OPTIONS, "--box0", 0, 0, 120, 30)[0] == 2  # points below it
+    Path("points.csv").write_text("image,name,x,y\n0.png,a,3999,15\n1.png,a,60,40\n")
+    code, _, err = run(capsys, "match", "0.png", "1.png", *OPTIONS, "--keypoints", "points.csv", "--out", "m.png")
+    assert code == 0, err
+    assert os.path.getsize("m.png") < 2_000_000
+
+
+def spoil_image(how: str) -> str:
+    """Make an image that cannot be matched, and name it."""
+    path = Path("bad.png")
+    if how == "text":
+        path.write_text("hello")
+    elif how == "truncated":
+        Image.effect_noise((200, 200), 90).save(path)
+        path.write_bytes(path.read_bytes()[:5000])
+    elif how == "wide":
+        Image.new("1", (40_000, 3000)).save(path)
+    elif how == "1x1":
+        Image.new("RGB", (1, 1)).save(path)
+    elif how == "folder":
+        path.mkdir()
+    elif how == "url":
+        return "https://example.org/bad.png"
+    elif how == "empty":
+        path.touch()
+    return "bad.png"
+
+
+SENTENCES = {
+    "text": "bad.png is not a readable image",
+    "truncated": "bad.png is damaged or cut off",
+    "wide": "bad.png has 40000 x 3000 pixels, more than the 100,000,000 that can be read",
+    "1x1": "bad.png has 1 x 1 pixels; expected at least 8 a side",
+    "folder": "bad.png is a folder; expected an image file",
+    "url": "is a web address; expected an image file on this computer",
+    "missing": "The image bad.png does not exist",
+    "empty": "bad.png is empty (0 bytes)",
+}
+
+
+def assert_one_sentence(result: tuple[int, str, str], sentence: str) -> None:
+    code, _, err = result
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert not Path("m.json").exists()
+
+
+@pytest.mark.parametrize("how", SENTENCES)
+def test_bad_images(capsys: pytest.CaptureFixture[str], scene: Path, how: str) -> None:
+    image = spoil_image(how)
+    points = '{"image": "bad.png", "keypoints": [{"name": "a", "x": 0.5, "y": 0.5}]}'
+    Path("bad.json").write_text(f'{{"images": [{points}]}}')
+    options = (*OPTIONS, "--keypoints1", "bad.json", "--json", "m.json")
+    assert_one_sentence(run(capsys, "match", "0.png", image, *options), SENTENCES[how])
+
+
+def test_permission_denied(capsys: pytest.CaptureFixture[str], scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    command = ("match", "0.png", "1.png", *OPTIONS)
+    with monkeypatch.context() as patch:
+        patch.setattr(Image, "open", denied)
+        assert_one_sentence(run(capsys, *command), "0.png cannot be opened: permission denied")
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert_one_sentence(run(capsys, *command), "points.json cannot be read: Permission denied")
+
+
+def with_point(**point: Any) -> str:
+    return json.dumps({"images": [{"image": "1.png", "keypoints": [{"name": "a", "x": 1, "y": 1, **point}]}]})
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "bad.json is empty"),
+        ("{", "bad.json is not a JSON file"),
+        (with_point(x=float("nan")), "nan is no pixel coordinate (of a)"),
+        (with_point(x=1000), "The keypoint number 0 of 1.png is at (1000, 1), far outside the picture"),
+        (with_point().replace("1.png", "other.png"), "bad.json has no keypoints of 1.png; it has those of other.png"),
+        (with_point().replace('"y": 1}', '"y": 1}, {"name": "a", "x": 2, "y": 2}'), "a second 'a' in 1.png"),
+        (
+            json.dumps({"images": [{"image": "1.png", "keypoints": [{"x": 1, "y": 1}] * 3000}]}),
+            "1.png has 3,000 keypoints; expected at most 2,048",
+        ),
+    ],
+)
+def test_bad_points(capsys: pytest.CaptureFixture[str], scene: Path, content: str, sentence: str) -> None:
+    Path("bad.json").write_text(content)
+    options = (*OPTIONS, "--keypoints1", "bad.json", "--json", "m.json")
+    assert_one_sentence(run(capsys, "match", "0.png", "1.png", *options), sentence)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("0.png",), "expected two images, or --pairs and --out-dir; got 1 images"),
+        ((), "expected two images, or --pairs and --out-dir; got 0 images"),
+        (("0.png", "1.png", "--pairs", "pairs.csv"), "expected two images, or --pairs"),
+        (("0.png", "1.png", "--out-dir", "out"), "--pairs and --out-dir go together"),
+        (("--pairs", "pairs.csv"), "--pairs and --out-dir go together"),
+        (("--pairs", "pairs.csv", "--out-dir", "out", "--json", "m.json"), "--json is for two images"),
+        (("0.png", "1.png", "--min-score", "7"), "min_score is 7; expected a score from 0 to 1"),
+        (("0.png", "1.png", "--device", "abacus"), "the device 'abacus' cannot be used here"),
+        (("0.png", "1.png", "--weights", "nothing"), "weights nothing not found"),
+        (("0.png", "1.png", "--json", "points.json/m.json"), "m.json cannot be written: "),
+        (("0.png", "1.png", "--out", "m.txt"), "m.txt"),
+    ],
+)
+def test_bad_options(capsys: pytest.CaptureFixture[str], scene: Path, args: tuple[str, ...], sentence: str) -> None:
+    code, _, err = run(capsys, "match", *OPTIONS, *args)
+    assert code == 2
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "match", "--help")
+    assert code == 0
+    assert "None" not in out
+    assert all(word in out for word in ("image0,image1", "--one-to-one", "--pairs FILE", "--out-dir DIR"))
+
+
+def test_a_list_of_pairs(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    Path("pairs.csv").write_text("image0,image1\n0.png,1.png\n0.png,nothing.png\n1.png,3.png\n")
+    command = ("match", "--pairs", "pairs.csv", *OPTIONS, "--out-dir", "out", "--format", "parquet")
+    code, out, err = run(capsys, *command)
+    assert code == 0
+    assert f"2 pairs are matched in {Path('out/results.jsonl')}" in out
+    assert "1 pairs could not be matched, see out/failed.jsonl: " in err
+    assert "has no keypoints of" in err
+    assert Path("out/results.parquet").is_file()
+    Path("pairs.csv").write_text("image0,image1\n0.png,nothing.png\n")
+    code, _, err = run(capsys, *command[:-2], "--out-dir", "other")
+    assert code == 2
+    assert "1 pairs could not be matched" in err
+
+
+@pytest.mark.parametrize(("option", "module"), [(("--engine", "ray"), "ray"), (("--format", "parquet"), "pyarrow")])
+def test_an_extra_that_is_not_installed(
+    capsys: pytest.CaptureFixture[str], scene: Path, option: tuple[str, ...], module: str, monkeypatch: Any
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
+    code, _, err = run(capsys, "match", "--pairs", "pairs.csv", *OPTIONS, "--out-dir", "out", *option)
+    assert code == 2
+    assert f"{module} is not installed; install it with: pip install 'normmatch[" in err

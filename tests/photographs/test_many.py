@@ -1,0 +1,190 @@
+"""Thousands of pairs: the same results however they are computed, resumed where a run stopped, bad pairs listed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normmatch.errors import DataError
+from normmatch.io import locked
+from normmatch.photographs import many
+from normmatch.photographs.many import MatchOptions, Summary, match_list
+from normmatch.photographs.matcher import Matcher
+from tests.photographs.scene import points, write_scene
+
+PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_scene(tmp_path, [5, 7, 6, 0])
+    write_pairs(tmp_path, [f"{i}.png,{j}.png" for i, j in PAIRS])
+    monkeypatch.setattr(many, "PAIR_BATCH", 2)
+    return tmp_path
+
+
+def write_pairs(folder: Path, lines: list[str]) -> None:
+    (folder / "pairs.csv").write_text("\n".join(["image0,image1", *lines]) + "\n")
+
+
+def run(scene: Path, **options: Any) -> Summary:
+    chosen = MatchOptions(str(scene / "tiny.safetensors"), "cpu", min_score=options.pop("min_score", 0.0))
+    return match_list(scene / "pairs.csv", scene / "points.json", scene / "out", chosen, progress=False, **options)
+
+
+def results(scene: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (scene / "out/results.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The numbers of pairs that are matched from now on."""
+    seen: list[int] = []
+    match_batch = Matcher.match_batch
+
+    def counted(self: Matcher, pairs: Any, **options: Any) -> Any:
+        pairs = list(pairs)
+        found = match_batch(self, pairs, **options)
+        seen.append(len(pairs))
+        return found
+
+    monkeypatch.setattr(Matcher, "match_batch", counted)
+    return seen
+
+
+def test_every_pair_is_matched(scene: Path) -> None:
+    assert run(scene) == Summary(5, ())
+    matcher = Matcher(scene / "tiny.safetensors", device="cpu")
+    counts = (5, 7, 6, 0)
+    for row, (record, (i, j)) in enumerate(zip(results(scene), PAIRS, strict=True)):
+        assert record["row"] == row
+        assert (Path(record["image0"]).name, Path(record["image1"]).name) == (f"{i}.png", f"{j}.png")
+        expected = matcher.match(
+            scene / f"{i}.png", scene / f"{j}.png", points(i, counts[i]), points(j, counts[j]), min_score=0
+        )
+        assert record["matches0"] == expected["matches0"].tolist()
+        assert record["matching_scores1"] == pytest.approx(expected["matching_scores1"], abs=1e-4)
+    assert not (scene / "out/failed.jsonl").exists()
+
+
+def test_a_run_that_was_killed_goes_on(scene: Path, batches: list[int]) -> None:
+    run(scene)
+    whole = results(scene)
+    journal = scene / "out/results.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:2]) + lines[2][:40])  # it died in the midst of a line
+    batches.clear()
+    assert run(scene).matched == 5
+    assert sum(batches) == 3
+    assert results(scene) == whole
+    batches.clear()
+    assert run(scene).matched == 5  # nothing is left to do
+    assert batches == []
+
+
+def test_an_interrupt_keeps_what_is_done(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        run_chunk = many.run_chunk
+
+        def interrupted(matcher: Matcher, tasks: Any, options: Any) -> Any:
+            if tasks[0]["row"] == 2:
+                raise KeyboardInterrupt
+            return run_chunk(matcher, tasks, options)
+
+        patch.setattr(many, "run_chunk", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(scene)
+    assert [record["row"] for record in results(scene)] == [0, 1]
+    assert run(scene).matched == 5
+
+
+def test_a_bad_pair_is_skipped_listed_and_tried_again(scene: Path) -> None:
+    image = (scene / "2.png").read_bytes()
+    (scene / "2.png").write_bytes(image[:60])
+    write_pairs(scene, ["0.png,1.png", "1.png,2.png", "missing.png,0.png", "0.png,0.png"])
+    summary = run(scene)
+    assert summary.matched == 2
+    assert [record["row"] for record in results(scene)] == [0, 3]
+    failed = [json.loads(line) for line in (scene / "out/failed.jsonl").read_text().splitlines()]
+    assert [record["row"] for record in failed] == [1, 2]
+    assert "2.png is damaged or cut off" in failed[0]["error"]
+    assert "has no keypoints of" in failed[1]["error"]
+    (scene / "2.png").write_bytes(image)
+    assert [record["row"] for record in run(scene).failed] == [2]
+    assert sorted(record["row"] for record in results(scene)) == [0, 1, 3]
+
+
+def test_another_run_is_not_mixed_with_it(scene: Path) -> None:
+    run(scene)
+    with pytest.raises(DataError, match="out holds results of a run with other min_score; give another folder"):
+        run(scene, min_score=0.5)
+    write_pairs(scene, ["0.png,1.png"])
+    with pytest.raises(DataError, match="a run with other pairs"):
+        run(scene)
+    (scene / "out/run.json").write_text("{")
+    with pytest.raises(DataError, match=r"run.json cannot be read"):
+        run(scene)
+    (scene / "out/run.json").unlink()
+    with pytest.raises(DataError, match=r"holds results.jsonl but no run.json"):
+        run(scene)
+
+
+def test_a_journal_that_is_not_ours(scene: Path) -> None:
+    run(scene)
+    with (scene / "out/results.jsonl").open("a") as file:
+        file.write('{"row": 99}\n')
+    with pytest.raises(DataError, match=r"results.jsonl line 6 is no result of this run"):
+        run(scene)
+
+
+def test_two_runs_at_once(scene: Path) -> None:
+    (scene / "out").mkdir()
+    with locked(scene / "out/.lock"), pytest.raises(DataError, match="Another run is writing to"):
+        run(scene)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", r"pairs.csv line 1: the columns are none; expected image0,image1\.$"),
+        ("image0,image1\n", "has no pair"),
+        ("a,b\n1,2\n", r"the columns are a,b; expected image0,image1\.$"),
+        ("image0,image1\n0.png,\n", "line 2: the value of `image1` is empty"),
+        ("image0,image1\n0.png\n", "line 2: there are more or fewer values"),
+    ],
+)
+def test_a_bad_list(scene: Path, content: str, sentence: str) -> None:
+    (scene / "pairs.csv").write_text(content)
+    with pytest.raises(DataError, match=sentence):
+        run(scene)
+    assert not (scene / "out").exists()
+
+
+def test_parquet(scene: Path) -> None:
+    from pyarrow import parquet
+
+    run(scene, format="parquet")
+    table = parquet.read_table(scene / "out/results.parquet").to_pylist()
+    assert table == results(scene)
+
+
+def test_ray_gives_the_same(scene: Path) -> None:
+    """On a local Ray with two workers; one pair is bad, one was done before."""
+    import ray
+
+    (scene / "2.png").write_bytes((scene / "2.png").read_bytes()[:60])
+    failed, expected = run(scene).failed, results(scene)
+    (scene / "out/results.jsonl").write_text(json.dumps(expected[0]) + "\n")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        assert run(scene, engine="ray", workers=2).failed == failed
+        assert ray.is_initialized()  # it is the caller's
+    finally:
+        ray.shutdown()
+    assert [record["row"] for record in failed] == [1, 2, 4]
+    for record, other in zip(results(scene), expected, strict=True):
+        assert [match["name1"] for match in record.pop("matches")] == [match["name1"] for match in other.pop("matches")]
+        for key, value in other.items():
+            assert record[key] == (pytest.approx(value, abs=1e-5) if "scores" in key else value)
