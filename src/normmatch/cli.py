@@ -11,7 +11,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from normmatch import __version__
-from normmatch.commands import bench, data, demo, evaluate, export, match, quickstart, train
+from normmatch.commands import bench, data, demo, evaluate, export, match, propagate, quickstart, train
 from normmatch.config import TrainConfig
 from normmatch.errors import NormMatchError
 
@@ -30,6 +30,7 @@ def _group(name: str, commands: Any, description: str) -> Any:
 
 Command: Any = Union[  # noqa: UP007 - the parts are made by calls
     Annotated[Any, subcommand("match", constructor=match.match)],
+    Annotated[Any, subcommand("propagate", constructor=propagate.propagate)],
     _group("data", DataCommand, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     Annotated[Any, subcommand("eval", constructor=evaluate.evaluate)],

@@ -101,6 +101,9 @@ def test_an_image_is_found_as_a_file_or_by_its_name(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path / "x")
     assert index.find("1.jpg") is sets[0]
     assert index.find("elsewhere/2.jpg") is sets[2]
+    with pytest.raises(DataError, match=r"has keypoints of x/1.jpg and y/1.jpg; which of them is elsewhere/1.jpg"):
+        index.find("elsewhere/1.jpg")
+    assert PointIndex(sets, "elsewhere/p.json", tmp_path).find(tmp_path / "y/1.jpg") is sets[1]
     with pytest.raises(DataError, match=r"no keypoints of 3.jpg; it has those of x/1.jpg, y/1.jpg, z/2.jpg"):
         index.find("3.jpg")
 

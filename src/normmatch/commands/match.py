@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import File, Folder, Number
+from normmatch.commands.options import File, Folder, Number, Score
 from normmatch.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ SHOWN = 3  # failed pairs that are listed on the terminal
 
 Images = Annotated[tuple[Path, ...], arg(metavar="IMAGE0 IMAGE1", help_behavior_hint="")]
 Box = Annotated[tuple[float, float, float, float] | None, arg(metavar="X Y W H", help_behavior_hint="")]
-Score = Annotated[float | None, arg(metavar="SCORE", help_behavior_hint="")]
 Keypoints = Annotated[Path, arg(metavar="FILE")]
 
 

@@ -9,4 +9,5 @@ from tyro.conf import arg
 Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
 Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Score = Annotated[float | None, arg(metavar="SCORE", help_behavior_hint="")]
 Root = Annotated[Path, arg(metavar="DIR")]

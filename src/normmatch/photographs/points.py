@@ -92,20 +92,25 @@ def write_points(path: Path | str, sets: Sequence[PointSet]) -> None:
 class PointIndex:
     """Finds the keypoints of an image in those of a file: the image that a set names, seen from the file's folder.
 
-    An image that lies elsewhere is found by its name alone.
+    Images may be named as seen from other `folders`, too. One that lies elsewhere is found by its name alone.
     """
 
-    def __init__(self, sets: Sequence[PointSet], source: Path | str) -> None:
+    def __init__(self, sets: Sequence[PointSet], source: Path | str, *folders: Path) -> None:
         self.source, self.known = Path(source), list(dict.fromkeys(item.image for item in sets))
         self.by_file: dict[str, list[PointSet]] = {}
         self.by_name: dict[str, list[PointSet]] = {}
         for item in sets:
-            self.by_file.setdefault(_real(self.source.parent / item.image), []).append(item)
+            for file in {_real(folder / item.image) for folder in (self.source.parent, *folders)}:
+                self.by_file.setdefault(file, []).append(item)
             self.by_name.setdefault(Path(item.image).name, []).append(item)
 
     def all(self, image: Path | str) -> list[PointSet]:
         """The objects of an image."""
-        return self.by_file.get(_real(image)) or self.by_name.get(Path(image).name, [])
+        found = self.by_file.get(_real(image)) or self.by_name.get(Path(image).name, [])
+        places = sorted({item.image for item in found})
+        if len(places) > 1:
+            raise DataError(f"{self.source} has keypoints of {places[0]} and {places[1]}; which of them is {image}?")
+        return found
 
     def find(self, image: Path | str) -> PointSet:
         """The one object of an image."""
