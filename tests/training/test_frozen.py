@@ -15,7 +15,7 @@ from normmatch.errors import ConfigError
 from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import node_features
 from normmatch.training import frozen
-from normmatch.training.frozen import make_views
+from normmatch.training.frozen import describe_by_size, make_views
 from normmatch.training.trainer import train
 
 SIZE = 64
@@ -65,6 +65,21 @@ def test_mirrored_views_have_mirrored_names(tmp_path: Path, split: PreparedSplit
             swapped = name.replace("left", "RIGHT").replace("right", "left").replace("RIGHT", "right")
             assert seen[swapped] == pytest.approx([SIZE - x, y], abs=0.2)
     assert 0.25 * 2 * n < mirrored < 0.75 * 2 * n
+
+
+def test_pairs_of_few_points_apart_change_nothing(tmp_path: Path, split: PreparedSplit, model: NormMatch) -> None:
+    views = make_views(model.backbone, split, STILL, 1, tmp_path, progress=False)
+    batch = TrainBatches(views.split, 12, seed=0, points=24)[0]
+    counts = batch["mask0"].sum(1)
+    assert (counts <= 8).any()
+    assert (counts > 8).any()
+    nodes = [views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"]
+    expected = model.head.describe(*nodes, batch)
+    found = describe_by_size(model.head, *nodes, batch)
+    torch.testing.assert_close(found["similarity"], expected["similarity"], atol=1e-5, rtol=0)
+    for i in "01":
+        mask = batch[f"mask{i}"].unsqueeze(2)
+        torch.testing.assert_close(found[f"layers{i}"] * mask, expected[f"layers{i}"] * mask, atol=1e-5, rtol=0)
 
 
 def test_views_are_kept_and_finished(

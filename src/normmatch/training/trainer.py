@@ -34,9 +34,8 @@ from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
 from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
-from normmatch.model.sampling import Nodes
 from normmatch.training import checkpoint
-from normmatch.training.frozen import make_views
+from normmatch.training.frozen import describe_by_size, make_views
 
 CONFIG, LOG = "config.json", "log.jsonl"  # in the folder of a run
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
@@ -57,13 +56,13 @@ class TrainStep(nn.Module):
     def forward(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         points = {key: value for key, value in batch.items() if not key.startswith(("image", "features"))}
         if "features0" in batch:  # a frozen backbone has seen the images before
-            return self.losses(batch["features0"], batch["features1"], points)
+            return self.judge(describe_by_size(self.model.head, batch["features0"], batch["features1"], points), points)
         return self.losses(*self.model.encode_pair(batch["image0"], batch["image1"]), points)
 
-    def losses(
-        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        output = self.model.head.describe(features0, features1, points)
+    def losses(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.judge(self.model.head.describe(features0, features1, points), points)
+
+    def judge(self, output: dict[str, Tensor], points: dict[str, Tensor]) -> dict[str, Tensor]:
         losses = self.loss(output, points)
         with torch.no_grad():  # by plain arg-max: Sinkhorn is for evaluation
             similarity = output["similarity"].masked_fill(~points["mask1"].unsqueeze(1), -2.0)
