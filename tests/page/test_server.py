@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -135,18 +135,31 @@ def test_users_at_once_get_their_own_answers(client: TestClient) -> None:
         assert first["scores0"] == pytest.approx(second["scores0"], abs=2e-4)
 
 
-def test_it_listens_at_loopback_only(matcher: Matcher) -> None:
+def test_it_listens_at_loopback_only_and_calls_nobody(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     assert inspect.signature(demo).parameters["host"].default == "127.0.0.1"
     made = server.make_server(matcher)
+    called: list[str] = []
+    monkeypatch.setattr(socket, "getaddrinfo", recorded(socket.getaddrinfo, called))
     address = server.launch(made, "127.0.0.1", None)
     try:
         port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address)[1])
         assert made.blocks.server.config.host == "127.0.0.1"
         assert made.blocks.analytics_enabled is False
+        assert set(called) <= {"127.0.0.1", "localhost"}
         with pytest.raises(OSError), socket.create_connection((own_address(), port), timeout=1):
             pass
     finally:
         made.blocks.close(verbose=False)
+
+
+def recorded(function: Callable, names: list[str]) -> Callable:
+    """The function, which also notes the names that it is asked for."""
+
+    def call(host: object, *args: object, **kwargs: object) -> object:
+        names.append(host.decode() if isinstance(host, bytes) else str(host))
+        return function(host, *args, **kwargs)
+
+    return call
 
 
 def own_address() -> str:

@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     """Open a web page on which you mark points on two pictures and match them.
 
-    Nothing that is loaded on the page is kept, and nothing leaves this machine.
+    Pictures are not stored, and nothing is downloaded or sent anywhere else.
 
     Args:
         weights: a bundled name, a weights file, or a folder that training wrote

@@ -5,7 +5,6 @@ by their path among them, is switched off by `Guard`.
 """
 
 import logging
-import mimetypes
 import os
 import re
 from pathlib import Path
@@ -25,6 +24,7 @@ STATIC = Path(__file__).parent / "static"
 MAX_BODY = 2 * answers.MAX_FILE + 1_000_000  # bytes of any request
 # What is answered: pages and questions, and files below two of them. Gradio asks itself for the last when it starts.
 ADDRESSES = re.compile(r"/|/(samples|static)(/[\w.-]+)?|/(picture|points|match)|/gradio_api/startup-events")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",
@@ -64,7 +64,10 @@ class Guard:
 def make_server(matcher: "Matcher") -> "gradio.Server":
     """The server of the page, not started yet."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported: nothing is sent anywhere
-    import gradio
+    try:
+        from gradio import Server
+    except ImportError as error:
+        raise ConfigError('The page needs gradio 6.10 or newer: `pip install "normmatch[demo]"`.') from error
     from fastapi import Form, Request, UploadFile
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import FileResponse, JSONResponse, Response
@@ -72,7 +75,7 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
 
     samples = find_samples()
     files = {path.name: path for path in sorted(STATIC.iterdir()) if path.is_file()}
-    server = gradio.Server(title="NormMatch", openapi_url=None, docs_url=None, redoc_url=None)
+    server = Server(title="NormMatch", openapi_url=None, docs_url=None, redoc_url=None)
     server.add_middleware(Guard)
 
     @server.get("/")
@@ -83,7 +86,7 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
     def static(name: str) -> Response:
         if name not in files:
             return JSONResponse({"error": "There is no such file."}, status_code=404)
-        return FileResponse(files[name], media_type=mimetypes.guess_type(name)[0], headers=HEADERS)
+        return FileResponse(files[name], media_type=TYPES[files[name].suffix], headers=HEADERS)
 
     @server.get("/samples")
     def list_samples() -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ export function draw() {
   state.sides.forEach((side, index) => side.box && drawBox(index, side, places[index]));
   const all = links();
   const related = relatedTo(state.hovered ?? state.selected, all);
+  overlay.classList.toggle("many", all.length > 25);
   for (const link of all) if (link.shown) drawLink(link, places, related);
   const colors = [new Map(), new Map()]; // of the points that have a match
   for (const link of [...all].sort((a, b) => a.score - b.score)) {
@@ -128,7 +129,7 @@ function showTooltip(all, places) {
     .filter((link) => link.shown && (target.side ? link.index1 : link.index0) === target.index)
     .map((link) => {
       const [first, second] = [state.sides[0].points[link.index0], state.sides[1].points[link.index1]];
-      return `${first.name} – ${second.name}  ${link.score.toFixed(2)}`;
+      return `${first.name} → ${second.name}  ${link.score.toFixed(2)}`;
     });
   tooltip.textContent = names.length ? names.join("\n") : state.result ? `${point.name}: no match` : point.name;
   moveTo(tooltip, toStage(target.side, point, places[target.side]), 16);

@@ -14,6 +14,7 @@ const threshold = document.getElementById("threshold");
 const status = document.getElementById("status");
 const message = document.getElementById("matchMessage");
 let running = 0;
+let moved = false; // whether the user has chosen a threshold; the network's own holds until then
 
 async function match() {
   message.textContent = "";
@@ -34,8 +35,8 @@ async function match() {
     const now = state.sides.map(({ file, points, box }) => JSON.stringify([file?.name, points, box])).join();
     if (run !== running || now !== before) return; // something was changed meanwhile
     state.result = { ...answer, oneToOne: oneToOne.checked };
-    state.threshold = answer.min_score;
-    threshold.value = answer.min_score;
+    if (!moved) threshold.value = answer.min_score;
+    state.threshold = Number(threshold.value);
   } catch (error) {
     message.textContent = error.message;
   } finally {
@@ -63,6 +64,7 @@ function drawActions() {
 button.addEventListener("click", match);
 oneToOne.addEventListener("change", () => { if (state.result) match(); });
 threshold.addEventListener("input", () => {
+  moved = true;
   state.threshold = Number(threshold.value);
   changed();
 });

@@ -47,7 +47,7 @@ function drawTable(all) {
     bar.style.background = color(link?.score ?? 0);
     const holder = document.createElement("b");
     holder.append(bar);
-    score.append(holder, link ? link.score.toFixed(2) : "–");
+    score.append(holder, link ? link.score.toFixed(2) : "-");
     row.append(score);
     return row;
   }));
@@ -117,6 +117,6 @@ function pointAtCell(event) {
   const column = Math.floor((event.clientX - outer.left - left) / size);
   const row = Math.floor((event.clientY - outer.top - top) / size);
   const inside = row >= 0 && column >= 0 && row < rows && column < columns;
-  const names = inside ? `${state.sides[0].points[row].name} – ${state.sides[1].points[column].name}` : "";
+  const names = inside ? `${state.sides[0].points[row].name} → ${state.sides[1].points[column].name}` : "";
   cell.textContent = inside ? `${names}  ${state.result.similarity[row][column].toFixed(3)}` : cellHint;
 }

@@ -138,7 +138,7 @@ export function draw() {
     const count = now.points.length;
     const points = `${count || "no"} point${count === 1 ? "" : "s"}${now.box ? " and a box" : ""}`;
     const hint = now.mode === "box" ? "drag a box around the object" : count ? "" : "click to place points";
-    part(side, ".note").textContent = now.file ? [`${now.name}, ${now.width} × ${now.height}`, points, hint].filter(Boolean).join(" · ") : "";
+    part(side, ".note").textContent = now.file ? [`${now.name}, ${now.width} x ${now.height}`, points, hint].filter(Boolean).join(" · ") : "";
     part(side, ".box").setAttribute("aria-pressed", now.mode === "box");
     articles[side].classList.toggle("boxing", now.mode === "box");
     for (const button of [".pointsFile", ".box", ".clear"]) part(side, button).disabled = !now.file;

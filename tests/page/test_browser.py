@@ -1,0 +1,308 @@
+"""The page in a real browser, as a person uses it."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from normmatch import Matcher
+from normmatch.page import server
+from tests.page.conftest import encoded
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
+DRIVER = shutil.which("chromedriver") or ""
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
+    "--disable-sync --no-first-run --disable-dev-shm-usage --window-size=1280,900"
+)
+
+
+class Page:
+    """A browser with the page in it."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for flag in [*FLAGS.split(), f"--user-data-dir={folder / 'profile'}"]:
+            options.add_argument(flag)
+        options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.folder = folder
+        self.open(address)
+
+    def open(self, address: str) -> None:
+        self.browser.get(address)
+        self.wait(lambda: self.one("body").get_attribute("data-ready"))
+
+    def one(self, selector: str) -> Any:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[Any]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(self, condition: Callable[[], Any]) -> Any:
+        return WebDriverWait(self.browser, 60, poll_frequency=0.05).until(lambda _: condition())
+
+    def side(self, side: int, selector: str) -> Any:
+        return self.one(f".side[data-side='{side}'] {selector}")
+
+    def rect(self, selector: str, index: int = 0) -> dict[str, float]:
+        """The middle and size of an element on the screen, once all changes are drawn.
+
+        The overlay is drawn anew at every change, so its elements cannot be held.
+        """
+        script = """const [selector, index, done] = arguments;
+            requestAnimationFrame(() => setTimeout(() => {
+                const found = document.querySelectorAll(selector)[index]?.getBoundingClientRect();
+                const {x, y, width, height} = found ?? {};
+                done(found && {x: x + width / 2, y: y + height / 2, width, height});
+            }));"""
+        found = self.browser.execute_async_script(script, selector, index)
+        assert found, f"there is no {selector} number {index}"
+        return found
+
+    def count(self, side: int) -> int:
+        """How many points a side has."""
+        self.browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+        return len(self.all(f"#overlay .point[data-side='{side}']"))
+
+    def over(self, selector: str, index: int = 0) -> ActionChains:
+        """The pointer in the middle of an element, for what follows."""
+        found = self.rect(selector, index)
+        actions = self.actions()
+        actions.w3c_actions.pointer_action.move_to_location(round(found["x"]), round(found["y"]))
+        return actions
+
+    def over_point(self, side: int, index: int) -> ActionChains:
+        return self.over(f"#overlay .point[data-side='{side}'] .dot", index)
+
+    def actions(self) -> ActionChains:
+        return ActionChains(self.browser, duration=20)
+
+    def click_at(self, side: int, dx: int, dy: int) -> None:
+        """Click so many pixels of the screen from the middle of a picture."""
+        self.actions().move_to_element_with_offset(self.side(side, ".frame"), dx, dy).click().perform()
+
+    def choose_sample(self, side: int, title: str, size: str) -> None:
+        self.side(side, ".samples summary").click()
+        self.side(side, f"[data-sample='{title}']").click()
+        self.wait(lambda: size in self.side(side, ".note").text)
+
+    def match(self) -> None:
+        self.one("#match").click()
+        self.wait(lambda: self.one("#results").is_displayed())
+
+    def slide(self, share: float) -> None:
+        slider = self.one("#threshold")
+        dx = round((share - 0.5) * (slider.size["width"] - 20))
+        self.actions().move_to_element_with_offset(slider, dx, 0).click().perform()
+
+    def download(self, kind: str) -> Path:
+        self.one(f"#download{kind}").click()
+        path = self.folder / f"matches.{kind.lower()}"
+        self.wait(path.is_file)
+        return path
+
+    def complaints(self) -> list[str]:
+        """What the browser's console complains of, but for refusals, which the page shows itself."""
+        return [entry["message"] for entry in self.browser.get_log("browser") if "status of 4" not in entry["message"]]
+
+
+@pytest.fixture(scope="module")
+def address(matcher: Matcher) -> Iterator[str]:
+    made = server.make_server(matcher)
+    yield server.launch(made, "127.0.0.1", None)
+    made.blocks.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def browser(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    page = Page(address, tmp_path_factory.mktemp("browser"))
+    yield page
+    page.browser.quit()
+
+
+@pytest.fixture
+def page(browser: Page, address: str) -> Iterator[Page]:
+    """The page as it opens, in a browser that the tests share."""
+    browser.open(address)
+    yield browser
+    assert browser.complaints() == []
+
+
+def test_from_a_sample_to_the_files(page: Page) -> None:
+    assert [page.count(side) for side in (0, 1)] == [6, 8]  # the page opens with the cheetah and the lion
+    page.choose_sample(1, "cub", "762 x 787")
+    assert page.count(1) == 6
+    page.match()
+    assert len(page.all("#overlay .link")) == len(page.all("#table tbody tr")) == 6
+    assert "Matched in" in page.one("#status").text
+    assert page.one("#matrix").size["width"] > 100
+
+    page.over("#overlay .link .hit").perform()
+    assert page.wait(lambda: page.one("#tooltip").text).startswith("L_Eye → ")
+
+    kept = json.loads(page.download("Json").read_text())
+    assert [image["image"] for image in kept["images"]] == ["cheetah1.jpg", "cheetah2.jpg"]
+    assert len(kept["matches"]) == 6
+    rows = page.download("Csv").read_text().splitlines()
+    assert rows[0] == "name0,x0,y0,name1,x1,y1,score"
+    assert len(rows) == 7
+    with Image.open(page.download("Png")) as picture:
+        assert picture.width > picture.height > 600
+
+    page.slide(0.9)  # the network knows nothing: all of its scores are low
+    page.wait(lambda: not page.all("#overlay .link"))
+    assert len(page.all("#table tr.weak")) == 6
+    assert page.one("#shown").text == "0 of 6 points"
+    page.slide(0)
+    page.wait(lambda: len(page.all("#overlay .link")) == 6)
+
+    page.one(".switch").click()  # one-to-one matches again by itself
+    page.wait(lambda: page.one("#results").is_displayed() and len(page.all("#overlay .link")) == 6)
+    names = [row.find_elements(By.TAG_NAME, "td")[1].text for row in page.all("#table tbody tr")]
+    assert len(set(names)) == 6
+
+
+def test_points_are_placed_moved_named_and_deleted(page: Page) -> None:
+    page.side(0, ".clear").click()
+    assert page.count(0) == 0
+    assert not page.one("#match").is_enabled()
+    for dx, dy in ((-60, -40), (50, -30), (0, 60)):
+        page.click_at(0, dx, dy)
+    assert page.count(0) == 3
+    assert page.one("#match").is_enabled()
+
+    third = ("#overlay .point[data-side='0'] .dot", 2)
+    before = page.rect(*third)
+    page.over(*third).click_and_hold().move_by_offset(40, 25).release().perform()
+    after = page.rect(*third)
+    assert (after["x"] - before["x"], after["y"] - before["y"]) == pytest.approx((40, 25), abs=1.5)
+
+    page.over_point(0, 0).click().perform()
+    page.wait(lambda: page.one("#pointEditor").is_displayed())
+    name = page.one("#pointName")
+    name.clear()
+    name.send_keys("2")
+    assert page.one("#pointMessage").text == "Another point has this name."
+    name.clear()
+    name.send_keys("tip", Keys.ENTER)
+    page.wait(lambda: not page.one("#pointEditor").is_displayed())
+    page.over_point(0, 1).click().perform()
+    page.one("body").send_keys(Keys.DELETE)
+    page.wait(lambda: page.count(0) == 2)
+    page.over_point(0, 1).context_click().perform()
+    page.wait(lambda: page.count(0) == 1)
+    page.one("body").send_keys(Keys.CONTROL, "z")
+    page.wait(lambda: page.count(0) == 2)
+    page.match()
+    assert {row.find_element(By.TAG_NAME, "td").text for row in page.all("#table tbody tr")} == {"tip", "3"}
+
+    page.click_at(1, 0, 100)  # what was matched is no longer what is shown
+    page.wait(lambda: not page.one("#results").is_displayed())
+
+
+def test_a_box_is_drawn_and_changed(page: Page) -> None:
+    page.side(1, ".clear").click()
+    assert page.all("#overlay .box[data-side='1']") == []
+    page.side(1, ".box").click()
+    drawing = page.actions().move_to_element_with_offset(page.side(1, ".frame"), -100, -80).click_and_hold()
+    drawing.move_by_offset(180, 150).release().perform()
+    page.wait(lambda: "a box" in page.side(1, ".note").text)
+    assert page.count(1) == 0  # drawing a box places no point
+    box = page.rect("#overlay .box[data-side='1'] rect")
+    assert (box["width"], box["height"]) == pytest.approx((180, 150), abs=3)
+    page.side(1, ".box").click()
+    corner = "#overlay .handle[data-side='1'][data-corner='se']"
+    page.over(corner).click_and_hold().move_by_offset(30, -20).release().perform()
+    box = page.rect("#overlay .box[data-side='1'] rect")
+    assert (box["width"], box["height"]) == pytest.approx((210, 130), abs=3)
+
+
+def test_own_files_good_and_bad(page: Page, tmp_path: Path) -> None:
+    files = {
+        "own.png": encoded(320, 240),
+        "notes.jpg": b"no picture",
+        "points.csv": b"image,name,x,y\nown.png,tip,30,40\nown.png,<b>end</b>,100,90\n",
+        "outside.csv": b"image,name,x,y\nown.png,tip,3000,40\n",
+        "broken.json": b"{",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+
+    def give(kind: str, name: str) -> None:
+        page.side(0, f".{kind}Input").send_keys(str(tmp_path / name))
+
+    give("upload", "notes.jpg")
+    page.wait(lambda: "notes.jpg is not a readable image" in page.side(0, ".message").text)
+    assert page.count(0) == 6  # the cheetah stays
+    give("upload", "own.png")
+    page.wait(lambda: page.side(0, ".note").text.startswith("own.png, 320 x 240 · no points"))
+    assert page.side(0, ".message").text == ""
+    give("points", "broken.json")
+    page.wait(lambda: "broken.json" in page.side(0, ".message").text)
+    give("points", "outside.csv")
+    page.wait(lambda: "outside the picture of 320 x 240 pixels" in page.side(0, ".message").text)
+    give("points", "points.csv")
+    page.wait(lambda: page.count(0) == 2)
+    page.match()
+    assert "<b>end</b>" in page.one("#table").text  # text, not a tag
+
+
+def test_a_pasted_picture(page: Page) -> None:
+    page.browser.execute_script(
+        """const bytes = Uint8Array.from(arguments[0]);
+        const data = new DataTransfer();
+        data.items.add(new File([bytes], "pasted.png", {type: "image/png"}));
+        document.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, bubbles: true}));""",
+        list(encoded(50, 40)),
+    )
+    page.wait(lambda: "pasted.png, 50 x 40" in page.side(0, ".note").text)
+
+
+def test_a_phone(page: Page) -> None:
+    """Nothing is wider than the screen, the pictures lie below each other, and a finger places points."""
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        frames = [page.side(side, ".frame").rect for side in (0, 1)]
+        assert frames[0]["y"] + frames[0]["height"] < frames[1]["y"]
+        page.match()
+        assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        page.click_at(0, 0, -20)
+        page.wait(lambda: page.count(0) == 7)
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_two_people_at_once(page: Page, address: str, tmp_path: Path) -> None:
+    other = Page(address, tmp_path)
+    try:
+        other.choose_sample(0, "motorcycle", "741 x 500")
+        other.choose_sample(1, "motorcycle from the right", "741 x 500")
+        assert page.count(0) == 6
+        page.one("#match").click()
+        other.one("#match").click()
+        for person, count, name in ((page, 6, "Nose"), (other, 10, "SeatBase")):
+            person.wait(lambda person=person: person.one("#results").is_displayed())
+            assert len(person.all("#table tbody tr")) == count
+            assert name in person.one("#table").text
+        page.browser.refresh()  # a new visit begins anew
+        page.wait(lambda: page.one("body").get_attribute("data-ready"))
+        assert not page.one("#results").is_displayed()
+        assert other.complaints() == []
+    finally:
+        other.browser.quit()
