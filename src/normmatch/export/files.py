@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +35,9 @@ def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, f
     """
     if format not in ENDINGS:
         raise ExportError(f"format is {format!r}, expected onnx or torch")
+    for package in ("onnx", "onnxscript", "onnxruntime") if format == "onnx" else ():
+        if find_spec(package) is None:
+            raise ExportError(f"the format onnx needs {package}; install it with: pip install 'normmatch[export]'")
     files = {name: out / f"{name}{ENDINGS[format]}" for name in ("encoder", "head")}
     with _quiet(), ExitStack() as stack:
         try:
@@ -69,8 +73,6 @@ def _write(graph: Graph, path: Path, format: Format, config: str) -> None:
         onnx.save(path, external_data=False)
     except OSError as error:
         raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}") from error
-    except ModuleNotFoundError:
-        raise
     except Exception as error:  # the exporter raises whatever it stumbles on
         raise ExportError(f"the network cannot be written as {format}: {first_line(error)}") from error
 

@@ -63,9 +63,10 @@ class Matcher:
     """A loaded network that matches photographs, and remembers the ones that it has seen last.
 
     Args:
-        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch.
+        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch; for the
+            backend onnx the folder that `normmatch export` wrote.
         device: auto, cpu, cuda or mps; auto is cuda where there is one.
-        backend: what runs the network.
+        backend: what runs the network: torch, or onnx, which needs no torch.
         compile: compile the network with torch; it pays from a few hundred pairs on.
         precision: of the backbone: auto, float32 or bfloat16; auto is bfloat16 on cuda only.
         cache: how many encoded images are remembered, by their content.
@@ -253,7 +254,11 @@ def _open_backend(weights: Any, device: str, backend: str, compile: bool, precis
         from normmatch.photographs.torch_backend import TorchBackend
 
         return TorchBackend(weights, device, precision, compile)
-    raise ConfigError(f"backend is {backend!r}, expected torch")
+    if backend == "onnx":
+        from normmatch.photographs.onnx_backend import OnnxBackend
+
+        return OnnxBackend(weights, device, precision, compile)
+    raise ConfigError(f"backend is {backend!r}, expected torch or onnx")
 
 
 def _batches(counts: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
