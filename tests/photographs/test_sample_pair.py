@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from normmatch import PRESETS, NormMatch, cli
+from normmatch.photographs.points import read_points
 from normmatch.photographs.sample_pair import match_table, true_matches
 from normmatch.photographs.samples import get_sample
 
@@ -27,6 +28,17 @@ def test_the_command(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert out.splitlines()[-1].endswith(" demo")
     with Image.open(tmp_path / "matches.png") as picture:
         assert picture.width > picture.height > 300
+
+
+def test_copies_are_what_the_other_commands_read(weights: Path, tmp_path: Path) -> None:
+    options, photos = ["--weights", str(weights)], tmp_path / "photos"
+    cli.main(["samples", *options, "--out", str(tmp_path / "matches.png"), "--copy-to", str(photos)])
+    points = ["--keypoints", str(photos / "points.json")]
+    cli.main(["match", "--pairs", str(photos / "pairs.csv"), *points, "--out-dir", str(tmp_path / "out"), *options])
+    (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    assert "lion.jpg" in line
+    found = read_points(photos / "points.json")
+    assert [item.names for item in found] == [get_sample(title).points.names for title in ("cheetah", "lion")]
 
 
 def test_an_unknown_sample_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import Number
+from normmatch.commands.options import Folder, Number
 
 Out = Annotated[Path, arg(metavar="FILE")]
 
@@ -20,6 +20,7 @@ def samples(
     second: Positional[str] = "lion",
     weights: str = "small",
     out: Out = Path("matches.png"),
+    copy_to: Folder = None,
 ) -> None:
     """Match the keypoints of two photographs that come with this program, and draw them.
 
@@ -28,10 +29,15 @@ def samples(
         second: the second
         weights: a bundled name, a weights file, or a folder that training wrote
         out: the picture of the matches
+        copy_to: a folder for copies of the two photographs, with their keypoints, to try the other commands on
     """
     from normmatch.photographs.sample_pair import match_samples
+    from normmatch.photographs.samples import copy_samples, get_sample
 
     match_samples(first, second, weights, out)
+    if copy_to is not None:
+        copy_samples([get_sample(first), get_sample(second)], copy_to)
+        print(f"the photographs and their keypoints are in {copy_to}")
     print(f"for pictures and points of your own open the web page: {_program()} demo")
 
 

@@ -4,13 +4,16 @@ The cheetah, the lion and the cub come with gradio, the cat and the motorcycle w
 `demo`. The names of the keypoints are PascalVOC's; left is the animal's left.
 """
 
+import csv
 import importlib.util
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normmatch.errors import InputError
-from normmatch.photographs.points import PointSet, read_points
+from normmatch.io import whole_file, write_json, writing
+from normmatch.photographs.points import PointSet, as_entry, read_points
 
 POINTS = Path(__file__).parent / "samples.json"
 TITLES = {  # by the place of the file, which begins with the package
@@ -48,6 +51,23 @@ def get_sample(title: str, samples: Sequence[Sample] | None = None) -> Sample:
     known = ", ".join(sample.title for sample in samples)
     hint = f"expected one of {known}" if known else 'install them with `pip install "normmatch[demo]"`'
     raise InputError(f"There is no sample photograph {title!r}; {hint}.")
+
+
+def copy_samples(samples: Sequence[Sample], folder: Path) -> None:
+    """Put photographs into a folder with the files that the commands read: points.json, reference.json, pairs.csv.
+
+    The reference is the first sample; the pairs are the first with each of the others.
+    """
+    names = [f"{sample.title}{sample.path.suffix}" for sample in samples]
+    entries = [as_entry(replace(s.points, image=name)) for s, name in zip(samples, names, strict=True)]
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for sample, name in zip(samples, names, strict=True):
+            shutil.copyfile(sample.path, folder / name)
+        write_json(folder / "points.json", {"images": entries})
+        write_json(folder / "reference.json", {"images": entries[:1]})
+        with whole_file(folder / "pairs.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("image0", "image1"), *((names[0], name) for name in names[1:])])
 
 
 def _place(image: str) -> Path | None:
