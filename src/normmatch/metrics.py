@@ -60,6 +60,21 @@ def _at_least(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return len(values) - np.searchsorted(np.sort(values), thresholds, side="left")
 
 
+def share_within(distances: np.ndarray, owner: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Of each pair the share (P, K) of its points whose match lies within limits (P, K) of its true place.
+
+    With limits in pixels the mean over pairs is MMA; with limits that are shares of an object's size it is PCK.
+
+    Args:
+        distances: (T,) between the match of a point and its true match.
+        owner: (T,) the pair that each point belongs to. A pair without points has nan.
+    """
+    within = distances[:, None] <= limits[owner]  # (T, K)
+    counts = np.bincount(owner, minlength=len(limits))[:, None]  # (P, 1)
+    found = np.stack([np.bincount(owner, column, len(limits)) for column in within.T], axis=1)  # (P, K)
+    return np.where(counts > 0, found / np.maximum(counts, 1), np.nan)
+
+
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation over runs, the latter of a sample (n - 1); 0 for a single run."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

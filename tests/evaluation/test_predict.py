@@ -156,3 +156,17 @@ def test_the_record_tells_what_was_shown(model: NormMatch, split: PreparedSplit,
     assert (predictions.truth0 < 0).any()
     assert predictions.scores0.min() >= 0
     assert predictions.scores0.max() <= 1
+
+
+def test_many_points_make_small_batches(
+    model: NormMatch, split: PreparedSplit, pair_list: PairList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = predict(model, split, pair_list, progress=False)
+    seen = []
+    match = model.match
+    monkeypatch.setattr("normmatch.evaluation.predict.MOST_EDGES", 300)
+    monkeypatch.setattr(model, "match", lambda data: seen.append(data["mask0"].shape) or match(data))
+    again = predict(model, split, pair_list, progress=False)
+    np.testing.assert_array_equal(again.matches0, whole.matches0)
+    assert sum(b for b, _ in seen) == len(pair_list)
+    assert all(b * n * n <= 300 for b, n in seen)

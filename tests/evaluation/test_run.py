@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 from normmatch import PRESETS, NormMatch, pretrained
 from normmatch.cli import main
 from normmatch.data import synthetic
+from normmatch.data.catalog import open_dataset
+from tests.data import layouts
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +35,9 @@ def fails(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
     with pytest.raises(SystemExit) as error:
         main(["eval", *arguments])
     assert error.value.code == 2
-    sentence = capsys.readouterr().err.strip()
-    assert "\n" not in sentence
-    return sentence
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert not any("Traceback" in line for line in lines)
+    return lines[-1]  # a progress bar may stand before it
 
 
 def test_predictions_are_scored_again_without_a_network(place: Path, tmp_path: Path) -> None:
@@ -86,7 +88,24 @@ def test_what_cannot_be_is_one_sentence(place: Path, tmp_path: Path, capsys: pyt
     assert "names something twice" in fails(capsys, [*ask, "--protocol", "nmt", "nmt"])
     assert "no protocol 'bbgm'" in fails(capsys, [*ask, "--protocol", "bbgm"])
     assert "not found" in fails(capsys, ["nothing.safetensors", *ask[1:]])
+    assert "no grid of keypoints" in fails(capsys, [*ask, "--grid", "4"])
+    assert "worst is -1" in fails(capsys, [*ask, "--worst", "-1"])
     assert "only predictions" in fails(capsys, ["--calibrate", "--predictions", "x"])
+
+
+def test_worst_pairs_are_drawn_from_saved_predictions(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["eval", str(place / "run0"), "synthetic", *options(place, "--out", tmp_path, "--worst", 1)])
+    (folder,) = tmp_path.glob("worst-*")
+    before = (folder / "summary.md").read_text()
+    (file,) = tmp_path.glob("*.safetensors")
+    rescore = ["eval", "--predictions", str(file), "--worst", "2", "--out", str(tmp_path), "--root"]
+    main([*rescore, str(place / "figures")])
+    assert len(list(folder.glob("*.png"))) == 2
+    assert (folder / "summary.md").read_text() != before
+    synthetic.write(tmp_path / "others", 9, 96, seed=1)
+    assert "are not those of the predictions" in fails(capsys, [*rescore[1:], str(tmp_path / "others")])
 
 
 def test_predictions_of_another_dataset(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,3 +127,34 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert all(word in out for word in ("--protocol", "--jitter", "--calibrate", "--predictions", "pascal-voc"))
     assert "None" not in out
+
+
+def test_hpatches(place: Path, tmp_path: Path) -> None:
+    layouts.make_hpatches(tmp_path)
+    result = tmp_path / "r.json"
+    arguments = ["eval", str(place / "run0"), "hpatches", "--root", str(tmp_path), "--grid", "4"]
+    main([*arguments, "--json", str(result)])
+    (found,) = json.loads(result.read_text())["results"]
+    assert set(found["mma"]) == {"1", "3", "5"}
+    assert found["mma"]["1"]["illumination"] == 1.0  # equal images
+    assert found["mma"]["1"]["overall"] < 1.0
+    assert found["reading"] == [4, None, []]
+
+
+def test_two_protocols_in_one_call_encode_once(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layouts.make_voc(tmp_path)
+    seen = []
+    encode = NormMatch.encode
+    monkeypatch.setattr(NormMatch, "encode", lambda self, image: seen.append(len(image)) or encode(self, image))
+    result, markdown = tmp_path / "r.json", tmp_path / "r.md"
+    arguments = ["eval", str(place / "run0"), "pascal-voc", "--root", str(tmp_path), "--pairs", "6", "--jitter", "2"]
+    main([*arguments, "--protocol", "nmt", "thinkmatch", "--json", str(result), "--markdown", str(markdown)])
+    nmt, thinkmatch = json.loads(result.read_text())["results"]
+    assert (nmt["protocol"], thinkmatch["protocol"]) == ("nmt", "thinkmatch")
+    assert (nmt["one_to_one"], thinkmatch["one_to_one"]) == (False, True)
+    assert nmt["objects"] != thinkmatch["objects"]  # which keeps the point outside of its crop
+    splits = open_dataset("pascal-voc", tmp_path).splits
+    assert sum(seen) <= len(splits["test"].objects)
+    text = markdown.read_text()
+    assert text.index("protocol nmt") < text.index("protocol thinkmatch")
+    assert "| 2 px |" in text

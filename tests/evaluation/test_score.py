@@ -9,12 +9,13 @@ import pytest
 from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.report import make_report, make_sheets
-from normmatch.evaluation.score import accuracy_result, best_threshold, f1_curve, f1_result
+from normmatch.evaluation.score import accuracy_result, best_threshold, f1_curve, f1_result, mma_result, pck_result
 from normmatch.evaluation.sheets import to_markdown
 
 META: dict[str, Any] = {
     "dataset": "pascal-voc", "objects": "x", "split": "test", "protocol": "nmt", "sampling": "all", "seed": 0,
     "jitter": 0.0, "image_size": 96, "weights": "runs/a", "min_score": 0.5, "left_out": [],
+    "reading": [None, None, []],
 }  # fmt: skip
 
 
@@ -109,3 +110,29 @@ def test_unmatched_points_bring_f1() -> None:
 def test_the_same_twice_is_refused() -> None:
     with pytest.raises(DataError, match="two predictions of runs/a"):
         make_report([make_predictions(), make_predictions()])
+
+
+def test_mma_is_in_pixels_of_the_image_and_averages_pairs() -> None:
+    predictions = replace(
+        make_predictions(dataset="hpatches", sampling="intersection"),
+        words=("illumination", "viewpoint", "a", "b", "c"),
+        # a crop pixel of the last pair is two pixels of its image: the wrong match is 1 crop pixel, so 2 pixels, off
+        sizes=np.array([[[96, 96]] * 2, [[96, 96]] * 2, [[96, 96], [192, 192]]]),
+        keypoints1=np.array([[0, 0], [40, 0], [0, 0], [10, 10], [11, 10]], np.float32),
+    )
+    found = mma_result(predictions)
+    assert found["1"] == {"illumination": 1.0, "viewpoint": 0.5, "overall": pytest.approx(2.5 / 3)}
+    assert found["3"] == {"illumination": 1.0, "viewpoint": 1.0, "overall": 1.0}
+    (row, *_) = make_sheets(make_report([predictions]))[1].rows
+    assert row == ("1 px", "50.00", "74.31", "100.00", "91.61", "83.33", "82.81")
+
+
+def test_pck_counts_near_misses_and_no_match_as_a_miss() -> None:
+    predictions = replace(
+        make_predictions(),
+        sizes=np.full((3, 2, 2), 96),
+        keypoints1=np.array([[0, 0], [40, 0], [0, 0], [10, 10], [17, 10]], np.float32),
+        matches0=np.array([0, -1, 1, 0, 1, 1]),
+    )
+    # cats: 1 of 2 and 1 of 1; buses: one right, the other 7 px off, which is 0.073 of the crop
+    assert pck_result(predictions) == {"0.05": 0.625, "0.1": 0.875, "0.15": 0.875}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from normmatch.commands.options import File, Folder, Number, Root
+from normmatch.commands.options import File, Folder, Number, Range, Root, Words
 from normmatch.config import DatasetName, ProtocolName
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import DataError
@@ -79,6 +79,9 @@ def check(
     archives: Folder = None,
     protocol: ProtocolName = "nmt",
     out: File = None,
+    grid: Number = None,
+    magnitude: Range = None,
+    only: Words = (),
 ) -> None:
     """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
 
@@ -88,13 +91,16 @@ def check(
         archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         out: the PNG to draw; NAME-check.png in the current folder if not given
+        grid: hpatches, and synthetic from your own images: keypoints a side
+        magnitude: synthetic from your own images: how far their corners move, as shares of half a side
+        only: spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0
     """
-    from normmatch.data.catalog import open_dataset
+    from normmatch.data.catalog import Reading, open_dataset
     from normmatch.data.check import print_summary, summarize
     from normmatch.data.contact_sheet import contact_sheet
 
     _unpack_first(name, root, archives)
-    dataset = open_dataset(name, root, protocol)
+    dataset = open_dataset(name, root, protocol, Reading(grid, magnitude, only))
     print_summary(summarize(dataset, get_protocol(protocol).fewest_shared))
     out = out or Path(f"{name}-check.png")
     contact_sheet(dataset, out)

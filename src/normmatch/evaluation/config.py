@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from normmatch.commands.options import File, Folder
+from normmatch.commands.options import File, Folder, Number, Range, Words
 from normmatch.config import ProtocolName
 from normmatch.errors import ConfigError
 
@@ -33,8 +33,16 @@ class EvalConfig:
     """choose the score below which a match is none by the best F1 on the split val, and write it into the weights"""
     predictions: Annotated[tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="")] = ()
     """score these files of predictions, which --out wrote, instead of asking networks"""
+    worst: int = 0
+    """draw so many of the worst pairs, and say what they have in common"""
+    grid: Number = None
+    """hpatches, and synthetic from your own images: keypoints a side"""
+    magnitude: Range = None
+    """synthetic from your own images: how far their corners move, as shares of half a side"""
+    only: Words = ()
+    """spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0"""
     out: Folder = None
-    """a folder for the predictions"""
+    """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: File = None
     """a file for the results"""
     markdown: File = None
@@ -43,15 +51,16 @@ class EvalConfig:
     """what to compute on"""
     precision: Literal["auto", "bf16-mixed", "32-true"] = "auto"
     """arithmetic of the backbone: auto is bf16-mixed on cuda and 32-true elsewhere"""
-    batch_size: int = 256
+    batch_size: int = 64
     """pairs that are matched at a time"""
 
     def __post_init__(self) -> None:
         for name in ("pairs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        if self.seed < 0:
-            raise ConfigError(f"seed is {self.seed}, expected a whole number of at least 0")
+        for name in ("seed", "worst"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 0")
         if not all(0 < sigma < float("inf") for sigma in self.jitter):
             raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels")
         for name in ("protocol", "jitter", "predictions"):

@@ -8,7 +8,7 @@ import torch
 
 from normmatch import pretrained
 from normmatch.config import DatasetName, ModelConfig
-from normmatch.data.catalog import load_splits
+from normmatch.data.catalog import Reading, load_splits
 from normmatch.data.pair_lists import PairList, sample_pair_list
 from normmatch.data.pairs import PreparedSplit, Sampling
 from normmatch.data.protocols import Protocol, get_protocol
@@ -43,7 +43,7 @@ def ask_networks(weights: Sequence[str], name: DatasetName, config: EvalConfig) 
         model = NormMatch.from_pretrained(file).to(device)
         jobs = make_jobs(name, config, model.config.image_size)
         bank = FeatureBank(model, [(job.split, job.pair_list.pairs) for job in jobs], config.precision)
-        yield [answer(model, job, bank, item, config.batch_size) for job in jobs]
+        yield [answer(model, job, bank, item, config) for job in jobs]
         del bank  # before the next network fills its own
 
 
@@ -76,7 +76,8 @@ def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
     for number, protocol in enumerate(map(get_protocol, config.protocol)):
         calibrate = config.calibrate and number == 0
         needed = (config.split, "val") if calibrate else (config.split,)
-        splits = load_splits(name, config.root, protocol.name, size, needed=needed)  # type: ignore[arg-type]
+        reading = Reading(config.grid, config.magnitude, config.only)
+        splits = load_splits(name, config.root, protocol.name, size, needed, reading)  # type: ignore[arg-type]
         pair_list = draw_pairs(splits[config.split], name, protocol, config)
         plain = Job(config.split, splits[config.split], pair_list, protocol, config.sampling)
         jobs += [plain] + [replace(plain, pair_list=replace(pair_list, jitter=sigma)) for sigma in config.jitter]
@@ -96,7 +97,7 @@ def draw_pairs(split: PreparedSplit, name: str, protocol: Protocol, config: Eval
     )
 
 
-def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, batch_size: int) -> Predictions:
+def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: EvalConfig) -> Predictions:
     """What a network says, with an account of where it comes from."""
     predictions = predict(
         model,
@@ -104,7 +105,7 @@ def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, batch_si
         job.pair_list,
         sampling=job.sampling,
         hungarian=job.protocol.one_to_one,
-        batch_size=batch_size,
+        batch_size=config.batch_size,
         bank=bank,
     )
     meta = {
@@ -112,6 +113,7 @@ def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, batch_si
         "split": job.name,
         "protocol": job.protocol.name,
         **predictions.meta,
+        "reading": [config.grid, config.magnitude, config.only],
         "min_score": model.config.min_score,
         "precision": "bf16-mixed" if bank.bf16 else "32-true",
         "left_out": sorted({item.label for item in job.split.objects} - set(predictions.labels)),

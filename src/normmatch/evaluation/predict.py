@@ -4,14 +4,15 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from normmatch.data.batches import EvalBatches
 from normmatch.data.pair_lists import PairList
-from normmatch.data.pairs import PreparedSplit, Sampling
+from normmatch.data.pairs import KeypointPair, PreparedSplit, Sampling, collate
 from normmatch.errors import DataError
 from normmatch.evaluation.bank import FeatureBank
-from normmatch.evaluation.predictions import Predictions, ask
+from normmatch.evaluation.predictions import Predictions, record
 from normmatch.model.assignment import match_scores, one_to_one
 from normmatch.model.matcher import NormMatch
+
+MOST_EDGES = 2**18  # of a batch, all points joined with all: bounds the memory where there are many points
 
 
 @torch.inference_mode()
@@ -22,7 +23,7 @@ def predict(
     *,
     sampling: Sampling = "intersection",
     hungarian: bool = False,
-    batch_size: int = 256,
+    batch_size: int = 64,
     progress: bool = True,
     bank: FeatureBank | None = None,
 ) -> Predictions:
@@ -30,24 +31,18 @@ def predict(
 
     The images are those in the `bank`; without one they are encoded here.
     """
-    device = next(model.parameters()).device
     if not len(pair_list):
         raise DataError("there is no pair to evaluate; expected a pair list with at least one")
     bank = bank or FeatureBank(model, [(split, pair_list.pairs)], progress=progress)
-    batches = EvalBatches(split, pair_list, batch_size, sampling)
-    matches, scores = [], []
-    for k in track(range(len(batches)), "matching", disable=not progress, transient=True):
-        data = {key: value.to(device, non_blocking=True) for key, value in batches[k].items()}
-        seen = {f"features{i}": bank.nodes(split, data[f"index{i}"], data[f"keypoints{i}"]) for i in "01"}
-        output = model.match({**data, **seen})
-        matches0, scores0 = output["matches0"], output["matching_scores0"]
-        if hungarian:
-            matches0 = one_to_one(output["log_assignment"])
-            chosen = match_scores(output["log_assignment"], output["similarity"])  # (B, N, N)
-            chosen = chosen.gather(2, matches0.clamp_min(0).unsqueeze(2)).squeeze(2)  # (B, N)
-            scores0 = chosen.masked_fill(matches0 < 0, 0.0)
-        matches.append(matches0[data["mask0"]].cpu().numpy().astype(np.int32))
-        scores.append(scores0[data["mask0"]].float().cpu().numpy())
+    shown = [pair_list.pair(split, k, sampling) for k in range(len(pair_list))]
+    sizes = [max(len(pair.names0), len(pair.names1)) for pair in shown]
+    parts = _parts(sizes, batch_size)
+    matches, scores = [np.empty(0)] * len(shown), [np.empty(0)] * len(shown)
+    for part in track(parts, "matching", disable=not progress, transient=True):
+        found = _match(model, bank, split, [shown[k] for k in part], sizes[part[-1]], hungarian)
+        for k, matches0, scores0 in zip(part, *found, strict=True):
+            count = len(shown[k].names0)
+            matches[k], scores[k] = matches0[:count], scores0[:count]
     meta = {
         "dataset": pair_list.dataset,
         "objects": pair_list.objects,
@@ -57,5 +52,33 @@ def predict(
         "one_to_one": hungarian,
         "image_size": int(split.images.shape[1]),
     }
-    asked = ask(split, pair_list, sampling)
-    return Predictions(**asked, matches0=np.concatenate(matches), scores0=np.concatenate(scores), meta=meta)
+    known = record(split, shown)
+    return Predictions(**known, matches0=np.concatenate(matches), scores0=np.concatenate(scores), meta=meta)
+
+
+def _parts(sizes: list[int], batch_size: int) -> list[list[int]]:
+    """Pairs by their numbers of points, those of one size together, so that little is padded; fewer of large ones."""
+    order = np.argsort(sizes, kind="stable").tolist()
+    parts = []
+    while order:
+        part = order[:batch_size]
+        part = part[: max(1, MOST_EDGES // max(sizes[part[-1]], 1) ** 2)]
+        parts.append(part)
+        order = order[len(part) :]
+    return parts
+
+
+def _match(
+    model: NormMatch, bank: FeatureBank, split: PreparedSplit, pairs: list[KeypointPair], points: int, hungarian: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Matches and scores (B, N) of some pairs, padded to N points."""
+    data = {key: value.to(bank.device, non_blocking=True) for key, value in collate(pairs, points).items()}
+    seen = {f"features{i}": bank.nodes(split, data[f"index{i}"], data[f"keypoints{i}"]) for i in "01"}
+    output = model.match({**data, **seen})
+    matches0, scores0 = output["matches0"], output["matching_scores0"]
+    if hungarian:
+        matches0 = one_to_one(output["log_assignment"])
+        scores = match_scores(output["log_assignment"], output["similarity"])  # (B, N, N)
+        chosen = scores.gather(2, matches0.clamp_min(0).unsqueeze(2)).squeeze(2)  # (B, N)
+        scores0 = chosen.masked_fill(matches0 < 0, 0.0)
+    return matches0.cpu().numpy().astype(np.int32), scores0.float().cpu().numpy()

@@ -5,7 +5,7 @@ pair has. Classes and names of keypoints are numbers into `words`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from normmatch.data.pair_lists import PairList
-from normmatch.data.pairs import PreparedSplit, Sampling
+from normmatch.data.pairs import KeypointPair, PreparedSplit
 from normmatch.errors import DataError
 from normmatch.io import whole_file
 from normmatch.metrics import Average, accuracy_by_class
@@ -26,7 +25,7 @@ ARRAYS = {  # dimensions of what a file holds: P pairs, M and N points of all im
     "label": "P", "pairs": "P2", "sizes": "P22", "counts": "P2", "names0": "M", "names1": "N",
     "keypoints0": "M2", "keypoints1": "N2", "truth0": "M", "matches0": "M", "scores0": "M",
 }  # fmt: skip
-META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter", "image_size", "weights")
+META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter", "image_size", "weights", "reading")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,24 +71,29 @@ class Predictions:
         """(P,) true matches."""
         return np.bincount(self.owner0, self.truth0 >= 0, len(self.counts)).astype(np.int64)
 
+    @cached_property
+    def starts1(self) -> np.ndarray:
+        """(P,) where the points of each image 1 begin in keypoints1."""
+        return np.cumsum(self.counts[:, 1]) - self.counts[:, 1]
+
     def accuracy(self, average: Average = "keypoints") -> dict[str, float]:
         """The accuracy of each class."""
         return accuracy_by_class(self.correct, self.total, self.labels, average)
 
 
-def ask(split: PreparedSplit, pair_list: PairList, sampling: Sampling) -> dict[str, Any]:
-    """All of `Predictions` that is known before a network is asked."""
-    shown = [pair_list.pair(split, k, sampling) for k in range(len(pair_list))]
+def record(split: PreparedSplit, shown: Sequence[KeypointPair]) -> dict[str, Any]:
+    """All of `Predictions` that is known before a network is asked about these pairs."""
     words: dict[str, int] = {}
 
     def numbers(texts: list[str]) -> np.ndarray:
         return np.array([words.setdefault(text, len(words)) for text in texts], np.int32)
 
+    pairs = np.array([(pair.index0, pair.index1) for pair in shown], np.int32)  # (P, 2)
     sizes = np.array([item.source_size for item in split.objects], np.int32)  # (n, 2)
     columns = {
         "label": numbers([pair.label for pair in shown]),
-        "pairs": pair_list.pairs,
-        "sizes": sizes[pair_list.pairs],
+        "pairs": pairs,
+        "sizes": sizes[pairs],
         "counts": np.array([(len(pair.names0), len(pair.names1)) for pair in shown], np.int32),
         "names0": numbers([name for pair in shown for name in pair.names0]),
         "names1": numbers([name for pair in shown for name in pair.names1]),

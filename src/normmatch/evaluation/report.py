@@ -6,8 +6,8 @@ from typing import Any
 
 from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.published import JITTER, MEAN, published_rows
-from normmatch.evaluation.score import accuracy_result, f1_curve, f1_result
+from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
+from normmatch.evaluation.score import accuracy_result, f1_curve, f1_result, mma_result, pck_result
 from normmatch.evaluation.sheets import Sheet, percent
 from normmatch.metrics import mean_and_deviation
 
@@ -43,7 +43,9 @@ def make_report(said: Sequence[Predictions], calibrations: Sequence[Result] = ()
 
 def score(predictions: Predictions) -> Result:
     """All numbers of one set of predictions."""
-    result = accuracy_result(predictions)
+    result = accuracy_result(predictions) | {"pck": pck_result(predictions)}
+    if predictions.meta["dataset"] == "hpatches":
+        result["mma"] = mma_result(predictions)
     if predictions.meta["sampling"] != "intersection":
         result["f1"] = f1_result(predictions, predictions.meta.get("min_score", 0.0))
         result["curve"] = f1_curve(predictions)
@@ -52,8 +54,8 @@ def score(predictions: Predictions) -> Result:
 
 def _group(result: Result) -> tuple[str, ...]:
     """What results must have in common to be averaged."""
-    keys = ("dataset", "objects", "split", "protocol", "sampling", "pairs", "seed", "jitter")
-    return tuple(str(result[key]) for key in keys)
+    keys = ("dataset", "objects", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")
+    return tuple(str(result.get(key)) for key in keys)
 
 
 def summarize(group: Sequence[Result]) -> Result:
@@ -69,6 +71,7 @@ def summarize(group: Sequence[Result]) -> Result:
     return {
         **{key: first[key] for key in ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter")},
         "left_out": first.get("left_out", []),
+        "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
         "weights": [result["weights"] for result in group],
         "mean": mean,
         "deviation": deviation,
@@ -85,6 +88,8 @@ def make_sheets(report: Result) -> list[Sheet]:
         if summary["drops"]:
             sheets.append(jitter_sheet(summary))
     for result in report["results"]:
+        if "mma" in result:
+            sheets.append(mma_sheet(result))
         if "f1" in result:
             sheets += [f1_sheet(result), curve_sheet(result)]
     sheets += [calibration_sheet(found) for found in report["calibrations"]]
@@ -105,6 +110,8 @@ def accuracy_sheet(summary: Result) -> Sheet:
         table.append((*cells, *(f"{row[label]:.1f}" if label in row else "" for row in rows.values())))
     columns = ("class", "ours" if runs == 1 else f"ours, mean of {runs}", *(("deviation",) if runs > 1 else ()), *rows)
     notes = [f"weights: {', '.join(summary['weights'])}"]
+    close = ", ".join(f"{percent(mean)} at {share}" for share, (mean, _) in summary["pck"].items())
+    notes.append(f"matched to within a share of crop 1's longer side (PCK): {close}")
     if summary["left_out"]:
         notes.append(f"no pair to evaluate in {', '.join(summary['left_out'])}, so the mean is without")
     if rows:
@@ -115,7 +122,7 @@ def accuracy_sheet(summary: Result) -> Sheet:
 def jitter_sheet(summary: Result) -> Sheet:
     """What noise on the keypoints costs, beside what it costs the paper."""
     paper = JITTER if (summary["dataset"], summary["protocol"]) == ("pascal-voc", "nmt") else {}
-    rows: list[tuple[str, ...]] = []
+    rows = []
     for row in summary["drops"]:
         drop, deviation = row["drop"]
         published = f"{paper[row['jitter']]:.2f}" if row["jitter"] in paper else ""
@@ -124,6 +131,24 @@ def jitter_sheet(summary: Result) -> Sheet:
         rows.append((*cells, published) if paper else cells)
     columns = ("jitter", "accuracy", "drop", *(("the paper's drop",) if paper else ()))
     return Sheet(f"noise on the keypoints, in points of %: {_title(summary)}", columns, rows)
+
+
+def mma_sheet(result: Result) -> Sheet:
+    """Mean matching accuracy on HPatches, by threshold in pixels of the images."""
+    kinds = ("viewpoint", "illumination", "overall")
+    rows = []
+    for pixels, found in result["mma"].items():
+        cells = [
+            (percent(found[kind], 2) if kind in found else "", f"{HPATCHES[int(pixels)][kind]:.2f}") for kind in kinds
+        ]
+        rows.append((f"{pixels} px", *(cell for pair in cells for cell in pair)))
+    columns = ("within", *(word for kind in kinds for word in (kind, "the paper's")))
+    notes = [
+        "mean over image pairs; a point may be matched with the true places of the grid's points only, so thresholds "
+        "matter where the grid is denser than they are wide (--grid)",
+        f"weights: {result['weights']}",
+    ]
+    return Sheet(f"mean matching accuracy in %: {_title(result)}", columns, rows, notes)
 
 
 def f1_sheet(result: Result) -> Sheet:

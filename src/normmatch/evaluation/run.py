@@ -8,13 +8,16 @@ from typing import Any, cast, get_args
 
 from normmatch import pretrained
 from normmatch.config import DatasetName
+from normmatch.data.catalog import Reading, load_splits
+from normmatch.data.pair_lists import objects_hash
 from normmatch.errors import ConfigError, DataError
 from normmatch.evaluation.calibrate import calibrate, find_own_file
 from normmatch.evaluation.config import EvalConfig
+from normmatch.evaluation.failures import draw_worst
 from normmatch.evaluation.networks import ask_networks
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.report import make_report, make_sheets
-from normmatch.evaluation.sheets import print_sheet, to_markdown
+from normmatch.evaluation.sheets import Sheet, print_sheet, to_markdown
 from normmatch.io import whole_file
 
 DEFAULT_WEIGHTS = "small"
@@ -26,11 +29,15 @@ def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     for path in (config.json, config.markdown, config.out and config.out / "predictions"):
         if path:
             check_place(path)
-    if config.predictions:
-        report = make_report(load_all(config.predictions, name))
-    else:
-        report = make_report(*ask_all(weights, cast(DatasetName, name), config))
+    said, calibrations = (
+        (load_all(config.predictions, name), None)
+        if config.predictions
+        else ask_all(weights, cast(DatasetName, name), config)
+    )
+    report = make_report(said, calibrations or ())
     sheets = make_sheets(report)
+    if config.worst:
+        sheets += analyse_failures(said, config)
     for sheet in sheets:
         print_sheet(sheet)
     if config.json:
@@ -70,6 +77,29 @@ def ask_all(
             calibrations.append(calibrate(answers, config.split))
             pretrained.set_min_score(file, calibrations[-1]["threshold"])
     return said, calibrations
+
+
+def analyse_failures(said: Sequence[Predictions], config: EvalConfig) -> list[Sheet]:
+    """Pictures and summary of the worst pairs of each set of predictions without noise."""
+    sheets = []
+    plain = [p for p in said if not p.meta["jitter"]]
+    several = len({p.meta["weights"] for p in plain}) > 1
+    for number, predictions in enumerate(plain):
+        meta = predictions.meta
+        grid, magnitude, only = meta["reading"]
+        reading = Reading(grid, tuple(magnitude) if magnitude else None, tuple(only))
+        needed = (meta["split"],)
+        splits = load_splits(meta["dataset"], config.root, meta["protocol"], meta["image_size"], needed, reading)
+        split = splits[meta["split"]]
+        if objects_hash(split) != meta["objects"]:
+            raise DataError(
+                f"the {meta['split']} objects of {meta['dataset']} in {config.root} are not those of the predictions"
+            )
+        name = file_name(predictions, number if several else None)
+        folder = (config.out or Path()) / f"worst-{Path(name).stem}"
+        sheets += draw_worst(predictions, split, config.worst, folder)
+        sheets[-1].notes.append(f"pictures and summary are in {folder}")
+    return sheets
 
 
 def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:

@@ -1,4 +1,4 @@
-"""From predictions to numbers: accuracy by class, and precision, recall and F1 where points may have no partner."""
+"""From predictions to numbers: accuracy by class; F1 where points may have no partner; MMA and PCK."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ import numpy as np
 
 from normmatch.data.protocols import get_protocol
 from normmatch.evaluation.predictions import Predictions
-from normmatch.metrics import mean_accuracy, precision_recall_f1
+from normmatch.metrics import mean_accuracy, precision_recall_f1, share_within
 
 THRESHOLDS = np.arange(0, 201) / 200  # scores at which matches are cut off
 SHOWN = ("precision", "recall", "f1")
+MMA_PIXELS = (1, 3, 5)
+PCK_SHARES = (0.05, 0.1, 0.15)
 
 
 def accuracy_result(predictions: Predictions) -> dict[str, Any]:
@@ -60,3 +62,38 @@ def _by_class(predictions: Predictions, thresholds: np.ndarray) -> dict[str, np.
             thresholds,
         )
     return dict(sorted(result.items()))
+
+
+def mma_result(predictions: Predictions) -> dict[str, dict[str, float]]:
+    """Mean matching accuracy at 1, 3 and 5 px of the image before it was resized, by class and over all pairs."""
+    scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2): pixels of image 1 a pixel of the crop
+    shares = _within(predictions, scale, np.tile(MMA_PIXELS, (len(scale), 1)))  # (P, 3)
+    labels = np.array(predictions.labels)
+    groups = {label: labels == label for label in sorted(set(predictions.labels))}
+    groups["overall"] = np.ones(len(labels), bool)
+    return {
+        str(pixels): {name: float(np.nanmean(shares[rows, k])) for name, rows in groups.items()}
+        for k, pixels in enumerate(MMA_PIXELS)
+    }
+
+
+def pck_result(predictions: Predictions) -> dict[str, float]:
+    """Share of points matched to within a share of crop 1's longer side: mean of the pairs, then of the classes."""
+    scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2)
+    limits = predictions.sizes[:, 1].max(1, keepdims=True) * np.array(PCK_SHARES)  # (P, 3)
+    shares = _within(predictions, scale, limits)
+    labels = np.array(predictions.labels)
+    by_class = [np.nanmean(shares[labels == label], axis=0) for label in sorted(set(predictions.labels))]
+    return {str(share): float(value) for share, value in zip(PCK_SHARES, np.mean(by_class, axis=0), strict=True)}
+
+
+def _within(predictions: Predictions, scale: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """`share_within` of the points that have a partner; a point that was not matched is infinitely far away."""
+    known = predictions.truth0 >= 0
+    owner = predictions.owner0[known]
+    start = predictions.starts1[owner]
+    true_place = predictions.keypoints1[start + predictions.truth0[known]]  # (T, 2)
+    matches = predictions.matches0[known]
+    place = predictions.keypoints1[start + np.maximum(matches, 0)]
+    distances = np.linalg.norm((place - true_place) * scale[owner], axis=1)  # (T,)
+    return share_within(np.where(matches >= 0, distances, np.inf), owner, limits)

@@ -14,7 +14,7 @@ class Sheet:
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     notes: list[str] = field(default_factory=list)
     sums_up: bool = False
 
@@ -25,7 +25,7 @@ def print_sheet(sheet: Sheet, console: Console | None = None) -> None:
     console.print(f"\n{sheet.title}", style="bold", markup=False, highlight=False, soft_wrap=True)
     table = Table()
     for number, column in enumerate(sheet.columns):
-        table.add_column(escape(column), justify="right" if number else "left")
+        table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
     for number, row in enumerate(sheet.rows, start=1):
         table.add_row(*map(escape, row), end_section=sheet.sums_up and number == len(sheet.rows) - 1)
     console.print(table)

@@ -1,0 +1,179 @@
+"""Failure analysis: pictures of the worst pairs of the hardest classes, and what bad pairs have in common."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normmatch.data.batches import read_images
+from normmatch.data.pairs import PreparedSplit
+from normmatch.data.transforms import swap_left_right
+from normmatch.errors import DataError
+from normmatch.evaluation.predictions import Predictions
+from normmatch.evaluation.sheets import Sheet, percent, to_markdown
+from normmatch.io import whole_file
+
+HARDEST = 5  # classes that pictures are taken from, as in the paper
+WORST_SHARE = 0.1  # of the pairs of each class: those whose traits are compared with all
+BINS = {  # where accuracy is looked at by a trait
+    "smaller crop, px": (0, 50, 100, 150, 200, np.inf),
+    "larger / smaller crop": (1, 1.5, 2, 3, np.inf),
+    "points": (1, 4, 7, 10, 13, np.inf),
+    "mirrored": (0, 0.5, np.inf),
+}
+
+
+def traits(predictions: Predictions) -> dict[str, np.ndarray]:
+    """What may make a pair hard, (P,) each. The size of a crop is the root of its area before it was resized."""
+    sizes = np.sqrt(predictions.sizes.prod(2, dtype=np.float64))  # (P, 2)
+    return {
+        "smaller crop, px": sizes.min(1),
+        "larger / smaller crop": sizes.max(1) / sizes.min(1),
+        "points": predictions.total.astype(np.float64),
+        "mirrored": _mirrored(predictions).astype(np.float64),
+    }
+
+
+def _mirrored(predictions: Predictions) -> np.ndarray:
+    """(P,) whether partners lie in opposite orders from left to right: their x have a negative covariance."""
+    known = predictions.truth0 >= 0
+    owner, count = predictions.owner0[known], np.maximum(predictions.total, 1)
+    x0 = predictions.keypoints0[known, 0].astype(np.float64)
+    x1 = predictions.keypoints1[predictions.starts1[owner] + predictions.truth0[known], 0].astype(np.float64)
+    means = [np.bincount(owner, values, len(count)) / count for values in (x0 * x1, x0, x1)]
+    return means[0] - means[1] * means[2] < 0
+
+
+def swapped_sides(predictions: Predictions) -> np.ndarray:
+    """(M,) whether a point was matched with its namesake of the other side, such as left_eye with right_eye."""
+    other = np.array([predictions.words.index(w) if (w := swap_left_right(word)) != word and w in predictions.words
+                      else -1 for word in predictions.words])  # fmt: skip
+    matched = predictions.matches0 >= 0
+    place = predictions.starts1[predictions.owner0] + np.maximum(predictions.matches0, 0)
+    return matched & (predictions.names1[place] == other[predictions.names0])
+
+
+def rank(predictions: Predictions) -> list[np.ndarray]:
+    """Of each class, the hardest first, the numbers of its pairs: the worst first, each pair of objects once."""
+    accuracy = predictions.correct / np.maximum(predictions.total, 1)  # (P,)
+    _, first = np.unique(np.sort(predictions.pairs, axis=1), axis=0, return_index=True)
+    first = first[predictions.total[first] > 0]
+    classes = []
+    for label in np.unique(predictions.label[first]):
+        rows = np.flatnonzero(predictions.label == label)
+        level = predictions.correct[rows].sum() / max(predictions.total[rows].sum(), 1)
+        mine = first[predictions.label[first] == label]
+        order = np.lexsort((mine, -predictions.total[mine], accuracy[mine]))  # of equals those with more points
+        classes.append((level, int(label), mine[order]))
+    return [mine for _, _, mine in sorted(classes, key=lambda row: row[:2])]
+
+
+def worst_pairs(ranked: Sequence[np.ndarray], count: int) -> list[int]:
+    """Up to `count` pairs: from the hardest classes in turn, the worst of each first."""
+    hardest = [rows[: -(-count // HARDEST) * HARDEST].tolist() for rows in ranked[:HARDEST]]
+    longest = max(map(len, hardest), default=0)
+    turns = [rows[i] for i in range(longest) for rows in hardest if i < len(rows)]
+    return turns[:count]
+
+
+def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> list[Sheet]:
+    """Write pictures of the worst pairs and a summary into a folder; pictures of an earlier call are replaced."""
+    ranked = rank(predictions)
+    chosen = worst_pairs(ranked, count)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("[0-9][0-9]*-*.png"):
+            old.unlink()
+        names = [f"{n:02d}-{predictions.labels[k]}.png" for n, k in enumerate(chosen, start=1)]
+        for name, k in zip(names, chosen, strict=True):
+            draw_pair(predictions, split, k, folder / name)
+        sheets = [shown_sheet(predictions, chosen, names), common_sheet(predictions, ranked), bins_sheet(predictions)]
+        with whole_file(folder / "summary.md") as temporary:
+            temporary.write_text(to_markdown(sheets), encoding="utf-8")
+        with whole_file(folder / "summary.json") as temporary:
+            temporary.write_text(json.dumps([vars(sheet) for sheet in sheets], indent=1), encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"the pictures in {folder} cannot be written: {error.strerror}") from error
+    return sheets
+
+
+def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path: Path) -> None:
+    """A picture of a pair as the network sees it: right matches green, wrong ones red."""
+    from normmatch import viz
+
+    rows0 = np.flatnonzero(predictions.owner0 == number)
+    rows1 = slice(predictions.starts1[number], predictions.starts1[number] + predictions.counts[number, 1])
+    images = read_images(split, predictions.pairs[number]).permute(0, 2, 3, 1).numpy()  # (2, S, S, 3)
+    crops = [f"{width} x {height} px" for width, height in predictions.sizes[number].tolist()]
+    right, total = predictions.correct[number], predictions.total[number]
+    head = f"{predictions.labels[number]}, {right} of {total} right, mean score {predictions.scores0[rows0].mean():.2f}"
+    figure = viz.plot_images(list(images), titles=[f"{head}; {crops[0]}", crops[1]])
+    viz.plot_matches(
+        figure,
+        predictions.keypoints0[rows0],
+        predictions.keypoints1[rows1],
+        predictions.matches0[rows0],
+        truth=predictions.truth0[rows0],
+        names=[predictions.words[i] for i in predictions.names0[rows0].tolist()],
+    )
+    viz.save_plot(figure, path, dpi=110)
+
+
+def shown_sheet(predictions: Predictions, chosen: Sequence[int], names: Sequence[str]) -> Sheet:
+    """The pairs of the pictures."""
+    values = traits(predictions)
+    rows = []
+    for name, k in zip(names, chosen, strict=True):
+        crops = [f"{width} x {height}" for width, height in predictions.sizes[k].tolist()]
+        score = predictions.scores0[predictions.owner0 == k].mean()
+        right = f"{predictions.correct[k]} of {predictions.total[k]}"
+        mirrored = "yes" if values["mirrored"][k] else ""
+        rows.append((name, right, f"{score:.2f}", *crops, f"{values['larger / smaller crop'][k]:.1f}", mirrored))
+    columns = ("picture", "right", "mean score", "crop 0, px", "crop 1, px", "ratio", "mirrored")
+    return Sheet(f"the worst pairs of the {HARDEST} hardest classes: {_where(predictions)}", columns, rows)
+
+
+def common_sheet(predictions: Predictions, ranked: Sequence[np.ndarray]) -> Sheet:
+    """Traits of the worst tenth of each class beside those of all pairs."""
+    everyone = np.concatenate(ranked)
+    worst = np.concatenate([rows[: max(1, round(WORST_SHARE * len(rows)))] for rows in ranked])
+    rows: list[tuple[str, ...]] = []
+    for name, values in traits(predictions).items():
+        if name == "mirrored":
+            rows.append(("mirrored, %", percent(values[worst].mean()), percent(values[everyone].mean())))
+        else:
+            rows.append((f"{name}, median", *(f"{np.median(values[who]):.3g}" for who in (worst, everyone))))
+    wrong, swapped = (predictions.truth0 >= 0) & ~predictions.right0, swapped_sides(predictions)
+    shares = []
+    for who in (worst, everyone):
+        mine = np.isin(predictions.owner0, who)
+        shares.append((predictions.scores0[mine].mean(), (swapped & wrong & mine).sum() / max((wrong & mine).sum(), 1)))
+    rows.append(("mean score", *(f"{score:.2f}" for score, _ in shares)))
+    rows.append(("wrong matches that swap left and right, %", *(percent(share) for _, share in shares)))
+    title = f"what the worst tenth of each class have in common: {_where(predictions)}"
+    return Sheet(title, ("trait", f"worst {len(worst):,} pairs", f"all {len(everyone):,} different pairs"), rows)
+
+
+def bins_sheet(predictions: Predictions) -> Sheet:
+    """Accuracy over all keypoints, of pairs with a trait in a range."""
+    rows = []
+    for name, values in traits(predictions).items():
+        edges = BINS[name]
+        for low, high in pairwise(edges):
+            here = (values >= low) & (values < high)
+            total = predictions.total[here].sum()
+            words = f"{low:g} or more" if high == np.inf else f"{low:g} to below {high:g}"
+            if name == "mirrored":
+                words = "yes" if low else "no"
+            if total:
+                right = percent(predictions.correct[here].sum() / total)
+                rows.append((f"{name}: {words}", f"{int(here.sum()):,}", right))
+    return Sheet(f"accuracy by trait: {_where(predictions)}", ("trait", "pairs", "accuracy, %"), rows)
+
+
+def _where(predictions: Predictions) -> str:
+    meta: Any = predictions.meta
+    return f"{meta['weights']} on {meta['dataset']} {meta['split']}, protocol {meta['protocol']}"
