@@ -155,7 +155,7 @@ def test_matches_agree_with_the_matcher(matcher: Matcher) -> None:
         box = (2, 2, 70, 55)
         expected = matcher.match(*images, points0, points1, box0=box, box1=box, one_to_one=one_to_one, min_score=0)
         assert answer["matches0"] == expected["matches0"].tolist()
-        np.testing.assert_allclose(answer["scores0"], expected["matching_scores0"], atol=1e-4)
+        np.testing.assert_allclose(answer["matching_scores0"], expected["matching_scores0"], atol=1e-4)
         np.testing.assert_allclose(answer["similarity"], expected["similarity"], atol=1e-3)
         assert answer["min_score"] == matcher.backend.min_score
         assert json.loads(json.dumps(answer)) == answer

@@ -156,7 +156,8 @@ def test_from_a_sample_to_the_files(page: Page) -> None:
 
     kept = json.loads(page.download("Json").read_text())
     assert [image["image"] for image in kept["images"]] == ["cheetah1.jpg", "cheetah2.jpg"]
-    assert len(kept["matches"]) == 6
+    assert len(kept["matches"]) == len(kept["matches0"]) == 6
+    assert (kept["image0"], kept["names0"][0], kept["keypoints0"][0]) == ("cheetah1.jpg", "L_Eye", [161, 91])
     rows = page.download("Csv").read_text().splitlines()
     assert rows[0] == "name0,x0,y0,name1,x1,y1,score"
     assert len(rows) == 7

@@ -132,7 +132,7 @@ def test_users_at_once_get_their_own_answers(client: TestClient) -> None:
         together = list(pool.map(lambda question: matched(client, *question), asked))
     for first, second in zip(alone, together, strict=True):
         assert first["matches0"] == second["matches0"]
-        assert first["scores0"] == pytest.approx(second["scores0"], abs=2e-4)
+        assert first["matching_scores0"] == pytest.approx(second["matching_scores0"], abs=2e-4)
 
 
 def test_it_listens_at_loopback_only_and_calls_nobody(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_all_are_installed_with_the_extra_demo() -> None:
 
 @pytest.mark.parametrize("sample", ALL, ids=[sample.title for sample in ALL])
 def test_points_lie_on_the_object(sample: Sample) -> None:
-    with Image.open(sample.path) as image:
+    with Image.open(sample.points.image) as image:
         width, height = image.size
     x, y, w, h = sample.points.box or (0, 0, width, height)
     assert x >= 0 <= y

@@ -20,6 +20,7 @@ from PIL import Image
 
 from normmatch.errors import InputError, NormMatchError
 from normmatch.io import read_image
+from normmatch.photographs.choose import low_scores
 from normmatch.photographs.points import as_entry, read_points
 
 if TYPE_CHECKING:
@@ -94,10 +95,11 @@ def match_pictures(matcher: "Matcher", pictures: tuple[bytes, bytes], request: s
             raise InputError(sentence[0].upper() + sentence[1:]) from None
         seconds = time.perf_counter() - start
     return {
-        "matches0": result["matches0"].tolist(),
-        "scores0": np.round(result["matching_scores0"].astype(float), 4).tolist(),
-        "similarity": np.round(result["similarity"].astype(float), 3).tolist(),
+        **{key: result[key].tolist() for key in ("matches0", "matches1")},
+        **{key: result[key].astype(float).round(4).tolist() for key in ("matching_scores0", "matching_scores1")},
+        "similarity": result["similarity"].astype(float).round(3).tolist(),
         "min_score": matcher.backend.min_score,
+        "low_scores": low_scores(result, matcher.backend.min_score),
         "seconds": round(seconds, 3),
     }
 

@@ -153,4 +153,5 @@ def launch(server: "gradio.Server", host: str, port: int | None, browser: bool =
 
 
 def _describe_sample(number: int, sample: Sample) -> dict[str, Any]:
-    return {"title": sample.title, "url": f"samples/{number}", **as_entry(sample.points), "image": sample.path.name}
+    entry = as_entry(sample.points)
+    return {"title": sample.title, "url": f"samples/{number}", **entry, "image": sample.path.name}

@@ -32,14 +32,18 @@ class Sample:
     """A photograph whose keypoints are known."""
 
     title: str
-    path: Path
-    points: PointSet
+    points: PointSet  # whose image is the path
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(self.points.image)
 
 
 def find_samples() -> list[Sample]:
     """The samples whose packages are installed; none of the packages is imported."""
-    placed = [(points, _place(points.image)) for points in read_points(POINTS)]
-    return [Sample(TITLES[points.image], path, points) for points, path in placed if path is not None]
+    placed = [(TITLES[points.image], points, _place(points.image)) for points in read_points(POINTS)]
+    return [Sample(title, replace(points, image=str(path))) for title, points, path in placed if path is not None]
 
 
 def get_sample(title: str, samples: Sequence[Sample] | None = None) -> Sample:

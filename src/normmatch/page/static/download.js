@@ -21,13 +21,23 @@ function save(name, blob) {
 
 const shown = () => links().filter((link) => link.shown);
 
-// `images` is a points file of ours: it can be loaded again, here or by the command line.
+// As `normmatch match --json` writes it; `images` makes it a points file too, which can be loaded again.
 export function asJson() {
-  const images = state.sides.map(({ name, points, box }) => ({ image: name, keypoints: points, ...(box && { box }) }));
-  const matches = shown().map(({ index0, index1, score }) => ({
-    index0, index1, name0: state.sides[0].points[index0].name, name1: state.sides[1].points[index1].name, score,
-  }));
-  return { images, matches, min_score: state.threshold, one_to_one: state.result.oneToOne };
+  const { sides, result, threshold } = state;
+  const kept = (side) => result[`matches${side}`].map((match, k) => (result[`matching_scores${side}`][k] >= threshold ? match : -1));
+  const both = (name, value) => Object.fromEntries([0, 1].map((side) => [`${name}${side}`, value(side)]));
+  return {
+    ...both("image", (side) => sides[side].name),
+    ...both("names", (side) => sides[side].points.map((point) => point.name)),
+    ...both("keypoints", (side) => sides[side].points.map(({ x, y }) => [x, y])),
+    matches: shown().map(({ index0, index1, score }) => ({ name0: sides[0].points[index0].name, name1: sides[1].points[index1].name, score })),
+    ...both("matches", kept),
+    ...both("matching_scores", (side) => result[`matching_scores${side}`]),
+    similarity: result.similarity,
+    min_score: threshold,
+    one_to_one: result.oneToOne,
+    images: sides.map(({ name, points, box }) => ({ image: name, keypoints: points, ...(box && { box }) })),
+  };
 }
 
 export function asCsv() {

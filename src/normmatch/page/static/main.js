@@ -6,7 +6,7 @@ import * as edit from "./edit.js";
 import * as results from "./results.js";
 import { formOf, send } from "./server.js";
 import * as sides from "./sides.js";
-import { changed, links, onChange, state } from "./state.js";
+import { changed, onChange, state } from "./state.js";
 
 const button = document.getElementById("match");
 const oneToOne = document.getElementById("oneToOne");
@@ -54,10 +54,8 @@ function drawActions() {
   if (button.classList.contains("running")) status.textContent = "Matching …";
   else if (!result) status.textContent = ready ? "Ready." : "Mark points on both pictures, then match.";
   else {
-    const scores = links().map((link) => link.score);
     const time = `Matched in ${result.seconds.toFixed(2)} s.`;
-    const sure = scores.some((score) => score >= result.min_score && score >= 0.05);
-    status.textContent = sure ? time : `${time} All scores are low: do both pictures show the same kind of object?`;
+    status.textContent = result.low_scores ? `${time} All scores are low: do both pictures show the same kind of object?` : time;
   }
 }
 

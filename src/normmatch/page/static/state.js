@@ -102,7 +102,7 @@ export function renamePoint(side, index, name) {
 // The matches with at least the score that the slider says: [{index0, index1, score, shown}], all of them.
 export function links() {
   if (!state.result) return [];
-  const { matches0, scores0 } = state.result;
+  const { matches0, matching_scores0: scores } = state.result;
   return matches0.flatMap((index1, index0) =>
-    index1 < 0 ? [] : [{ index0, index1, score: scores0[index0], shown: scores0[index0] >= state.threshold }]);
+    index1 < 0 ? [] : [{ index0, index1, score: scores[index0], shown: scores[index0] >= state.threshold }]);
 }
