@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .PHONY: demo test lint types install clean
 
 demo: install
-	$(BIN)/normmatch quickstart --out demo
+	$(BIN)/normmatch samples --out demo/matches.png
 
 test: lint types
 	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.losses --cov-fail-under=90

@@ -12,12 +12,13 @@ from tyro.conf import Positional, arg
 
 from normmatch.commands.options import Folder, Number
 
+Title = Annotated[str, arg(metavar="PHOTOGRAPH")]
 Out = Annotated[Path, arg(metavar="FILE")]
 
 
 def samples(
-    first: Positional[str] = "cheetah",
-    second: Positional[str] = "lion",
+    first: Positional[Title] = "cheetah",
+    second: Positional[Title] = "lion",
     weights: str = "small",
     out: Out = Path("matches.png"),
     copy_to: Folder = None,
@@ -25,7 +26,7 @@ def samples(
     """Match the keypoints of two photographs that come with this program, and draw them.
 
     Args:
-        first: the first photograph: cheetah, lion, cub, running cheetah, cat, motorcycle
+        first: the first: cheetah, lion, cub, running cheetah, cat or motorcycle
         second: the second
         weights: a bundled name, a weights file, or a folder that training wrote
         out: the picture of the matches
