@@ -23,3 +23,7 @@ class DataError(NormMatchError):
 
 class ExportError(NormMatchError):
     """A network that cannot be exported, or not to where it should go."""
+
+
+class DeviceError(NormMatchError):
+    """A device that cannot do what is asked of it."""

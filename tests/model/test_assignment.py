@@ -112,6 +112,33 @@ def test_padding_and_order_mean_nothing(seed, m, n, more0, more1):
     torch.testing.assert_close(found[:, order0.argsort()[:m]][:, :, order1.argsort()[:n]], expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("kind", ["random", "two values", "one favourite"])
+@pytest.mark.parametrize(("m", "n"), [(12, 12), (40, 25)])
+def test_float32_is_exact_to_five_digits(kind, m, n):
+    """Factors in place of logs lose nothing, however far apart the cosines are."""
+    similarity = torch.rand(2, m, n) * 2 - 1
+    if kind == "two values":
+        similarity = similarity.sign()
+    elif kind == "one favourite":
+        similarity = torch.full((2, m, n), -1.0)
+        similarity[:, :, 0] = similarity[:, 3] = 1.0
+    mask0, mask1 = torch.rand(2, m) < 0.8, torch.rand(2, n) < 0.8
+    valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)
+    found = log_sinkhorn(similarity, mask0, mask1, 0.035, 27)[valid]
+    expected = log_sinkhorn(similarity.double(), mask0, mask1, 0.035, 27)[valid]
+    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=0)
+    torch.testing.assert_close(found.double().exp(), expected.exp(), atol=1e-6, rtol=0)
+
+
+def test_small_epsilons_stay_in_logs():
+    """Where factors would leave the range of float32, the answer is still there."""
+    similarity = torch.rand(2, 6, 6) * 2 - 1
+    found = log_sinkhorn(similarity, *all_valid(similarity), 0.002, 5)
+    expected = log_sinkhorn(similarity.double(), *all_valid(similarity), 0.002, 5)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found.double(), expected, atol=1e-3, rtol=1e-5)
+
+
 def test_padding_is_minus_infinity_and_nothing_else_is():
     similarity, mask0, mask1 = random_problem(3, 4, 5, 6)
     valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)

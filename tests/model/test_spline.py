@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from normmatch.model import spline
 from normmatch.model.graph import delaunay, pseudo_coordinates
-from normmatch.model.spline import SplineCNN, SplineConv, spline_basis
+from normmatch.model.spline import SplineCNN, SplineConv, edge_list, nearest_knots, spline_basis
 
 FUZZ = settings(deadline=None, max_examples=25, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
@@ -202,3 +202,64 @@ def test_gradients_are_finite_where_a_node_is_isolated():
     cnn(x, pseudo, torch.zeros(1, 4, 4, dtype=torch.bool)).square().sum().backward()
     assert all(t.grad.isfinite().all() for t in (x, pseudo, *cnn.parameters()) if t.grad is not None)
     assert x.grad.abs().sum() > 0
+
+
+# ------------------------------------------------------------------------------------------------------- lists of edges
+
+
+@FUZZ
+@given(seeds, st.integers(2, 6))
+def test_four_knots_carry_the_whole_basis(seed, kernel):
+    torch.manual_seed(seed)
+    pseudo = torch.cat([torch.rand(6, 2), torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.5, 0.0]])]).double()
+    knots, shares = nearest_knots(pseudo, kernel)
+    dense = torch.zeros(len(pseudo), kernel * kernel, dtype=torch.float64).scatter_add(1, knots, shares)
+    torch.testing.assert_close(dense, spline_basis(pseudo, kernel))
+
+
+@FUZZ
+@given(seeds, st.integers(1, 3), st.integers(1, 12))
+def test_edges_are_those_of_the_adjacency(seed, batch, n):
+    torch.manual_seed(seed)
+    _, adjacency = random_graphs(batch, n, share=0.7)
+    edges = edge_list(adjacency)
+    if edges is None:
+        assert adjacency.sum((1, 2)).max() > 6 * n
+        return
+    assert edges.shape == (batch, 6 * n, 2)
+    for graph, pairs in zip(adjacency, edges.tolist(), strict=True):
+        if graph.any():
+            assert {tuple(pair) for pair in pairs} == {tuple(pair) for pair in graph.nonzero().tolist()}
+
+
+@FUZZ
+@given(seeds, st.integers(1, 3), st.integers(1, 7))
+def test_edges_give_what_dense_matrices_give(seed, batch, n):
+    torch.manual_seed(seed)
+    cnn, x = SplineCNN(3, 4).double(), torch.randn(batch, n, 3, dtype=torch.float64)
+    pseudo, adjacency = random_graphs(batch, n)
+    adjacency[0] &= torch.rand(1) < 0.7  # now and then a graph without any edge
+    expected = cnn(x, pseudo, adjacency)
+    torch.testing.assert_close(cnn(x, pseudo, adjacency, edge_list(adjacency)), expected)
+
+
+def test_gradients_along_edges_are_the_dense_ones():
+    cnn = SplineCNN(3, 4).double()
+    pseudo, adjacency = random_graphs(2, 6)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    parameters = [x, *cnn.parameters()]
+    dense = torch.autograd.grad(cnn(x, pseudo, adjacency).square().sum(), parameters)
+    along = torch.autograd.grad(cnn(x, pseudo, adjacency, edge_list(adjacency)).square().sum(), parameters)
+    for found, expected in zip(along, dense, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_thousand_points_make_no_large_tensor():
+    """Along edges nothing grows with the square of the points but the pseudo-coordinates that are given."""
+    n, dim = 1000, 8
+    points = np.random.default_rng(0).uniform(0, 384, (n, 2)).astype(np.float32)
+    adjacency = torch.from_numpy(delaunay(points))[None]
+    pseudo = pseudo_coordinates(torch.from_numpy(points)[None], adjacency)
+    with torch.no_grad(), LargestTensor() as largest:
+        SplineCNN(4, dim)(torch.randn(1, n, 4), pseudo, adjacency)
+    assert largest.elements <= max(25 * n * dim, 4 * 6 * n * dim)

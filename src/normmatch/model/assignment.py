@@ -1,11 +1,14 @@
 """From similarity to matches: masked log-Sinkhorn, then row arg-max, a mutual check, or the Hungarian method."""
 
+import math
+
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 MASKED = -1e6  # log of nothing, in float32 and after division by epsilon; finite, so that gradients are too
+MARGIN = 20.0  # in logs: for thousands of points, and for slacks that take in as many
 
 
 def log_sinkhorn(similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: float, rounds: int) -> Tensor:
@@ -16,28 +19,62 @@ def log_sinkhorn(similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: floa
     side still sum to one, those of the larger to at most one. Rows-first and columns-first iterations are averaged, so
     that after any number of rounds the assignment of (b, a) is the transpose of that of (a, b).
     """
-    rows_first = _alternate(similarity / epsilon, mask0, mask1, rounds)
-    columns_first = _alternate(similarity.mT / epsilon, mask1, mask0, rounds).mT
+    scores = similarity / epsilon  # (B, M, N)
+    span = 2 / epsilon  # of cosines
+    if scores.shape[1] == scores.shape[2]:  # as in the network: both orders as one batch, in half as many kernels
+        rows, columns = torch.cat([mask0, mask1]), torch.cat([mask1, mask0])
+        both = _alternate(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
+        rows_first, columns_first = both.chunk(2)
+    else:
+        rows_first = _alternate(scores, mask0, mask1, rounds, span)
+        columns_first = _alternate(scores.mT, mask1, mask0, rounds, span)
     valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, M, N)
-    return ((rows_first + columns_first) / 2).masked_fill(~valid, -torch.inf)
+    return ((rows_first + columns_first.mT) / 2).masked_fill(~valid, -torch.inf)
 
 
-def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int) -> Tensor:
-    """`rounds` times rows, then columns; scores (B, M, N) -> log assignment (B, M, N)."""
+def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
+    """`rounds` times rows, then columns; scores (B, M, N) -> log assignment (B, M, N).
+
+    `span` is how far scores can lie apart. One round in logs leaves entries between e^-span and the largest mass; from
+    there factors do what logs do, in a third of the operations, where no factor can leave the range of the floats.
+    """
     surplus = mask1.sum(1, keepdim=True) - mask0.sum(1, keepdim=True)  # (B, 1): points that image 1 has more
-    slack0, slack1 = surplus.clamp_min(0), (-surplus).clamp_min(0)
-    mass0 = torch.cat([mask0, slack0], 1).to(scores.dtype)  # (B, M+1): what each row sums to
-    mass1 = torch.cat([mask1, slack1], 1).to(scores.dtype)  # (B, N+1)
+    nothing = ~(mask0.any(1, keepdim=True) | mask1.any(1, keepdim=True))  # slack against slack, or 0 / 0 would appear
+    mass0 = torch.cat([mask0, surplus.clamp_min(0) + nothing], 1).to(scores.dtype)  # (B, M+1): what each row sums to
+    mass1 = torch.cat([mask1, (-surplus).clamp_min(0) + nothing], 1).to(scores.dtype)  # (B, N+1)
     valid0, valid1 = mass0 > 0, mass1 > 0
-    z = torch.nn.functional.pad(scores, (0, 1, 0, 1))  # (B, M+1, N+1): slack scores 0, absorbed by f and g
     valid = valid0.unsqueeze(2) & valid1.unsqueeze(1)
+    z = torch.nn.functional.pad(scores, (0, 1, 0, 1))  # (B, M+1, N+1): slack scores 0, absorbed by f and g
     z = z.masked_fill(~valid, MASKED)
+    fits = span + MARGIN < math.log(torch.finfo(z.dtype).max)
+    z = _in_logs(z, mass0, mass1, 1 if fits else rounds)
+    if fits and rounds > 1:
+        z = z + _by_factors(z.exp().masked_fill(~valid, 1.0), mass0, mass1, rounds - 1)
+    return z[:, :-1, :-1]
+
+
+def _in_logs(z: Tensor, mass0: Tensor, mass1: Tensor, rounds: int) -> Tensor:
+    """Log assignment (B, M, N) after `rounds` rounds from z (B, M, N)."""
     log_mass0, log_mass1 = mass0.clamp_min(1).log(), mass1.clamp_min(1).log()
-    f, g = torch.zeros_like(mass0), torch.zeros_like(mass1)  # (B, M+1), (B, N+1)
+    f, g = torch.zeros_like(mass0), torch.zeros_like(mass1)  # (B, M), (B, N)
     for _ in range(rounds):
-        f = (log_mass0 - (z + g.unsqueeze(1)).logsumexp(2)).masked_fill(~valid0, 0.0)
-        g = (log_mass1 - (z + f.unsqueeze(2)).logsumexp(1)).masked_fill(~valid1, 0.0)
-    return (z + f.unsqueeze(2) + g.unsqueeze(1))[:, :-1, :-1]
+        f = (log_mass0 - (z + g.unsqueeze(1)).logsumexp(2)).masked_fill(mass0 == 0, 0.0)
+        g = (log_mass1 - (z + f.unsqueeze(2)).logsumexp(1)).masked_fill(mass1 == 0, 0.0)
+    return z + f.unsqueeze(2) + g.unsqueeze(1)
+
+
+def _by_factors(kernel: Tensor, mass0: Tensor, mass1: Tensor, rounds: int) -> Tensor:
+    """Log of the factors (B, M, N) that `rounds` rounds put on kernel (B, M, N), which is positive everywhere.
+
+    A padded row has mass 0, so its factor is 0: whatever stands in it, the columns do not see it. No matrix product
+    here: where those run in TF32 or bf16, three digits would be left.
+    """
+    b = (mass1 > 0).to(kernel.dtype)  # (B, N)
+    for _ in range(rounds):
+        a = mass0 / (kernel * b.unsqueeze(1)).sum(2)  # (B, M)
+        b = mass1 / (kernel * a.unsqueeze(2)).sum(1)  # (B, N)
+    log_a, log_b = a.masked_fill(mass0 == 0, 1.0).log(), b.masked_fill(mass1 == 0, 1.0).log()
+    return log_a.unsqueeze(2) + log_b.unsqueeze(1)
 
 
 def match_scores(log_assignment: Tensor, similarity: Tensor) -> Tensor:

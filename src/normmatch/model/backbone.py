@@ -9,6 +9,7 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, InputError, WeightsError
+from normmatch.model.window_attention import use_fused_attention
 from normmatch.pretrained import first_line, load_weights
 
 VGG16_LAST = 29  # relu5_3: what follows it in vgg16().features is the last pooling
@@ -101,10 +102,13 @@ class VGG16Backbone(nn.Module):
         return Features((maps[0], maps[1]), x.mean((2, 3)), (image.shape[-2], image.shape[-1]))
 
 
-def make_backbone(name: str, layers: tuple[int, int], image_size: int, weights: str) -> TimmBackbone | VGG16Backbone:
+def make_backbone(
+    name: str, layers: tuple[int, int], image_size: int, weights: str, fused: bool = True
+) -> TimmBackbone | VGG16Backbone:
     """A backbone by name, with weights from the hub ("hub"), none ("random"), or from a safetensors file (its path).
 
-    A file has the keys of timm's model without classifier, or of torchvision's `vgg16().features`.
+    A file has the keys of timm's model without classifier, or of torchvision's `vgg16().features`. Without `fused`
+    attention a SwinV2 runs as timm wrote it: the plain baseline.
     """
     pretrained = weights == "hub"
     if name == "vgg16":
@@ -115,6 +119,8 @@ def make_backbone(name: str, layers: tuple[int, int], image_size: int, weights: 
         load_weights(backbone.net, Path(weights))
     if isinstance(backbone, TimmBackbone):  # what comes after the second map is never run
         backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=False, prune_head=True)
+        if fused:
+            use_fused_attention(backbone.net)
     return backbone
 
 

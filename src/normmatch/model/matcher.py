@@ -25,7 +25,8 @@ OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint
 class MatchingHead(nn.Module):
     """Everything after the backbone: tensors in, tensors out, so that it compiles and exports whole.
 
-    Both images have the same number N of (padded) points.
+    Both images have the same number N of (padded) points. `points` has the keys of `equal_points`, and may have edges0
+    and edges1 (B, E, 2), the graphs as `edge_list` gives them, for many points.
     """
 
     def __init__(self, config: ModelConfig, channels: int, global_channels: int) -> None:
@@ -53,7 +54,8 @@ class MatchingHead(nn.Module):
 
         nodes0, nodes1 = read_nodes(features0, points["keypoints0"]), read_nodes(features1, points["keypoints1"])
         nodes = torch.cat([nodes0.features, nodes1.features])  # (2B, N, C)
-        nodes = self.spline(nodes, pseudo_coordinates(keypoints, adjacency), adjacency)  # (2B, N, D)
+        edges = torch.cat([points["edges0"], points["edges1"]]) if "edges0" in points else None  # (2B, E, 2)
+        nodes = self.spline(nodes, pseudo_coordinates(keypoints, adjacency), adjacency, edges)  # (2B, N, D)
         token = self.global_token(torch.cat([nodes0.pooled, nodes1.pooled])).unsqueeze(1)  # (2B, 1, D)
         tokens = norm(torch.cat([token, nodes], 1))  # (2B, 1 + N, D)
         layers = torch.stack(self.transformer(tokens, F.pad(mask, (1, 0), value=True)))  # (L, 2B, 1 + N, D)
@@ -143,14 +145,7 @@ class NormMatch(nn.Module):
     def match(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """`forward` without the checks of its input."""
         m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
-        output = self.head(*self._features(data), equal_points(data))
-        for key in ("matches0", "matching_scores0", "descriptors0", "similarity", "log_assignment"):
-            output[key] = output[key][:, :m]
-        for key in ("matches1", "matching_scores1", "descriptors1"):
-            output[key] = output[key][:, :n]
-        for key in ("similarity", "log_assignment"):
-            output[key] = output[key][:, :, :n]
-        return output
+        return cut(self.head(*self._features(data), equal_points(data)), m, n)
 
     def describe(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """What the losses need, see `MatchingHead.describe`; takes what `forward` takes, without its checks."""
@@ -210,6 +205,12 @@ def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
         points[f"mask{i}"] = F.pad(mask, (0, more))  # (B, N)
         points[f"adjacency{i}"] = F.pad(adjacency, (0, more, 0, more))  # (B, N, N)
     return points
+
+
+def cut(output: Mapping[str, Tensor], m: int, n: int) -> dict[str, Tensor]:
+    """The head's output for the first m points of image 0 and the first n of image 1, without what filled them up."""
+    cut = {key: value[:, :n] if key.endswith("1") else value[:, :m] for key, value in output.items()}
+    return {key: value[:, :, :n] if key in ("similarity", "log_assignment") else value for key, value in cut.items()}
 
 
 def check(data: Mapping[str, Any]) -> None:

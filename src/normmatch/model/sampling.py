@@ -27,7 +27,8 @@ def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Ten
     Bilinear between the centres of the map's cells; outside of them the border is repeated.
     """
     height, width = size
-    grid = 2 * keypoints / keypoints.new_tensor((width, height)) - 1  # [0, W] x [0, H] -> [-1, 1] x [-1, 1]
+    x, y = keypoints.unbind(-1)  # (B, N) each; divided by numbers: a tensor of them would have to travel to the device
+    grid = torch.stack((2 * x / width - 1, 2 * y / height - 1), -1)  # [0, W] x [0, H] -> [-1, 1] x [-1, 1]
     dtype = torch.promote_types(feature_map.dtype, grid.dtype)  # bf16 would move places by a third of a pixel
     features = F.grid_sample(
         feature_map.to(dtype), grid.unsqueeze(2).to(dtype), padding_mode="border", align_corners=False

@@ -4,13 +4,16 @@
 
 B_k are the tensor products of linear (degree 1), open B-splines over K x K knots that span [0, 1]^2; u_ij are the
 pseudo-coordinates. A node without neighbours gets the root term alone. All graphs of a batch go through together as
-dense matrices; large ones in blocks of rows, so that memory stays bounded.
+dense matrices: a few dozen points are neighbours of half of each other. Of a thousand points each has six neighbours,
+so their graphs go through as lists of edges; other large ones in blocks of rows, so that memory stays bounded.
 """
 
 import torch
 from torch import Tensor, nn
 
 BLOCK_ELEMENTS = 1 << 28  # messages held at once: 1 GiB in float32
+EDGES = 6  # a point: a triangulation has fewer, counted in both directions
+MANY_POINTS = 128  # from here on lists of edges are faster than dense matrices
 
 
 def spline_basis(pseudo: Tensor, kernel: int) -> Tensor:
@@ -21,6 +24,37 @@ def spline_basis(pseudo: Tensor, kernel: int) -> Tensor:
     knots = torch.arange(kernel, device=pseudo.device, dtype=pseudo.dtype)
     hats = (1 - (pseudo.unsqueeze(-1) * (kernel - 1) - knots).abs()).clamp_min(0)  # (..., 2, K)
     return (hats[..., 1, :, None] * hats[..., 0, None, :]).flatten(-2)  # (..., K*K): row y, column x
+
+
+def nearest_knots(pseudo: Tensor, kernel: int) -> tuple[Tensor, Tensor]:
+    """The four knots (..., 4) around pseudo-coordinates (..., 2) and their weights B_k (..., 4); the others have 0."""
+    place = pseudo * (kernel - 1)
+    corner = place.floor().clamp(0, kernel - 2)
+    x, y = (place - corner).unbind(-1)
+    column, row = corner.long().unbind(-1)
+    first = row * kernel + column  # (...)
+    knots = torch.stack([first, first + 1, first + kernel, first + kernel + 1], -1)
+    return knots, torch.stack([(1 - x) * (1 - y), x * (1 - y), (1 - x) * y, x * y], -1)
+
+
+def edge_list(adjacency: Tensor) -> Tensor | None:
+    """Edges (B, 6 N, 2) of adjacency (B, N, N): point, neighbour; None where a graph has more, which no Delaunay has.
+
+    A graph with fewer repeats its first edge, which no maximum notices: one shape for all graphs of N points. To know
+    how many there are, it waits for the device.
+    """
+    found = adjacency.nonzero()  # (T, 3): graph, point, neighbour; graph by graph
+    counts = adjacency.sum((1, 2))  # (B,)
+    length = EDGES * adjacency.shape[1]
+    if not len(found):
+        return found.new_zeros(len(adjacency), length, 2)
+    if int(counts.max()) > length:
+        return None
+    start = counts.cumsum(0) - counts  # (B,): where each graph begins
+    edges = found[start.clamp_max(len(found) - 1), None, 1:].repeat(1, length, 1)  # (B, E, 2)
+    graph = found[:, 0]
+    edges[graph, torch.arange(len(found), device=found.device) - start[graph]] = found[:, 1:]
+    return edges
 
 
 class SplineConv(nn.Module):
@@ -49,6 +83,15 @@ class SplineConv(nn.Module):
         ]
         return self.root(x) + (blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1))  # (B, N, D)
 
+    def along_edges(self, x: Tensor, edges: Tensor, knots: Tensor, shares: Tensor) -> Tensor:
+        """The strongest message (B, N, D) along edges (B, E, 2), with knots and shares (B, E, 4) of `nearest_knots`."""
+        candidates = (x @ self.weight).unflatten(-1, (self.kernel**2, -1))  # (B, N, K*K, D)
+        graph = torch.arange(len(x), device=x.device).view(-1, 1, 1)
+        messages = candidates[graph, edges[..., 1:], knots] * shares.unsqueeze(-1).to(x.dtype)  # (B, E, 4, D)
+        messages = messages.sum(2)  # (B, E, D)
+        nothing = messages.new_zeros(*x.shape[:2], messages.shape[-1])  # (B, N, D)
+        return nothing.scatter_reduce(1, edges[..., :1].expand_as(messages), messages, "amax", include_self=False)
+
 
 def _strongest(messages: Tensor, edges: Tensor) -> Tensor:
     """The largest message (B, I, D) of those (B, J, I, D) that come along edges (B, J, I), or 0 where none does."""
@@ -66,9 +109,26 @@ class SplineCNN(nn.Module):
         self.conv2 = SplineConv(dim_out, dim_out, kernel)
         self.skip = nn.Linear(dim_in, dim_out)
 
-    def forward(self, x: Tensor, pseudo: Tensor, adjacency: Tensor) -> Tensor:
-        """Refine node features (B, N, C) with pseudo-coordinates (B, N, N, 2) over adjacency (B, N, N)."""
+    def forward(self, x: Tensor, pseudo: Tensor, adjacency: Tensor, edges: Tensor | None = None) -> Tensor:
+        """Refine node features (B, N, C) with pseudo-coordinates (B, N, N, 2) over adjacency (B, N, N).
+
+        `edges` (B, E, 2), where they are known, are the `edge_list` of the adjacency.
+        """
+        if edges is None and x.shape[1] >= MANY_POINTS and not torch.compiler.is_compiling():
+            edges = edge_list(adjacency)
+        if edges is not None:
+            return self._along_edges(x, pseudo, adjacency, edges)
         basis = spline_basis(pseudo, self.kernel)  # (B, N, N, K*K)
         hidden = self.conv1(x, basis, adjacency).relu()  # (B, N, D)
         hidden = self.conv2(hidden, basis, adjacency).relu()  # (B, N, D)
+        return hidden + self.skip(x)
+
+    def _along_edges(self, x: Tensor, pseudo: Tensor, adjacency: Tensor, edges: Tensor) -> Tensor:
+        graph = torch.arange(len(x), device=x.device).unsqueeze(1)
+        knots, shares = nearest_knots(pseudo[graph, edges[..., 0], edges[..., 1]], self.kernel)  # (B, E, 4) each
+        alone = ~adjacency.any(2).unsqueeze(2)  # (B, N, 1): what fills up the list may name them
+        hidden = x
+        for conv in (self.conv1, self.conv2):
+            strongest = conv.along_edges(hidden, edges, knots, shares).masked_fill(alone, 0.0)
+            hidden = (conv.root(hidden) + strongest).relu()  # (B, N, D)
         return hidden + self.skip(x)

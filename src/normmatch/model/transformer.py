@@ -194,11 +194,18 @@ class TwoStreamTransformer(nn.Module):
             outputs.append(norm(x))  # the vanilla layers leave the sphere; on it, this changes nothing
         return outputs
 
+    @torch.no_grad()
     def normalize_weights(self) -> None:
-        """Put the matrices back on the sphere: to be called after every optimiser step."""
-        for module in self.modules():
-            if isinstance(module, UnitLinear):
-                module.normalize()
+        """Put the matrices back on the sphere: to be called after every optimiser step.
+
+        Unit rows are all D long, and so are unit columns: each kind is one large matrix, a few kernels for all layers.
+        """
+        linears = [module for module in self.modules() if isinstance(module, UnitLinear)]
+        for dim in (0, 1):
+            weights = [linear.weight for linear in linears if linear.unit_dim == dim]
+            if weights:  # the vanilla layers have none
+                unit = F.normalize(torch.cat(weights, 1 - dim), dim=dim)
+                torch._foreach_copy_(weights, unit.split([weight.shape[1 - dim] for weight in weights], 1 - dim))
 
 
 def _run_streams(streams: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:

@@ -1,0 +1,270 @@
+"""A network as it runs fastest on its device, with the same answers: arithmetic, buckets, compiler, CUDA graphs.
+
+    fast = FastNetwork(model, compile=True)
+    output = fast.match({"image0": ..., "image1": ..., "keypoints0": ..., "keypoints1": ...})
+
+Compiled code is made for shapes. So points and pairs are filled up to a power of two: nothing is compiled again while
+their numbers stay in a bucket, and after the second bucket the compiler makes code for all of them.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normmatch.errors import ConfigError, DeviceError, NormMatchError
+from normmatch.model.backbone import Features, TimmBackbone
+from normmatch.model.cuda_graph import CudaGraphs
+from normmatch.model.matcher import NormMatch, cut, equal_points
+from normmatch.model.sampling import Nodes, read_nodes
+from normmatch.model.spline import MANY_POINTS, edge_list
+from normmatch.model.window_attention import keep_biases
+from normmatch.pretrained import first_line
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+FEWEST_POINTS = 8  # the smallest bucket
+COMPILED_SHAPES = 64  # torch's own limit, 8, ends in code that is silently slow
+POINTS = tuple(f"{name}{i}" for name in ("keypoints", "mask", "adjacency") for i in "01")
+OUTPUTS = (
+    "descriptors0", "descriptors1", "similarity", "log_assignment",
+    "matches0", "matches1", "matching_scores0", "matching_scores1",
+)  # fmt: skip
+
+Tensors = tuple[Tensor, ...]
+TensorFunction = Callable[..., Tensors]
+
+
+class FastNetwork:
+    """A network in evaluation mode, on the device it is on; its weights must not change any more.
+
+    Args:
+        model: stays as it is; in half precision a copy of its backbone is made.
+        precision: of the backbone: auto, float32, bfloat16 or float16; see `choose_precision`.
+        head_precision: of everything after it.
+        compile: compile the network, and record it as CUDA graphs on a GPU. Takes a minute at the first call.
+    """
+
+    def __init__(
+        self, model: NormMatch, *, precision: str = "auto", head_precision: str = "float32", compile: bool = False
+    ) -> None:
+        self.model, self.compile = model.eval(), compile
+        self.device = next(model.parameters()).device
+        self.dtype = choose_precision(precision, self.device)
+        self.head_dtype = choose_precision(head_precision, self.device)
+        self.backbone = _prepare_backbone(model.backbone, self.dtype)
+        self._backbone = self._encoder(self.backbone)
+        if compile:
+            compiled = _same_weights(self.backbone)
+            for part in compiled.net.blocks if _is_vit(compiled) else [compiled]:  # a ViT's blocks share their code
+                part.compile()
+            self._backbone = self._fastest(self._encoder(compiled), self._backbone)
+        self._heads: dict[tuple[Any, ...], TensorFunction] = {}
+
+    @torch.inference_mode()
+    def encode(self, images: Tensor) -> Features:
+        """`NormMatch.encode` of images (B, 3, H, W), floats in [0, 1] or uint8, from any device; maps are float32."""
+        first, second, pooled = self._run(self._backbone, [images.to(self.device, non_blocking=True)], "images")
+        return Features((first, second), pooled, (images.shape[-2], images.shape[-1]))
+
+    @torch.inference_mode()
+    def read(self, features: Features, keypoints: Tensor) -> Nodes:
+        """Encoded images at their keypoints (B, N, 2): for images that are matched more than once with these points."""
+        return read_nodes(features, keypoints.to(self.device))
+
+    @torch.inference_mode()
+    def head(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """`MatchingHead.forward`; points as `equal_points` makes them, from any device, the CPU being the best one."""
+        n = points["mask0"].shape[1]
+        more = bucket(n, FEWEST_POINTS) - n if self.compile else 0
+        named = {key: _more_points(key, points[key], more) for key in POINTS}
+        for i in "01" if self.compile and n + more >= MANY_POINTS else ():
+            edges = edge_list(named[f"adjacency{i}"])
+            if edges is None:  # points on a line: all are neighbours
+                named.pop("edges0", None)
+                break
+            named[f"edges{i}"] = edges
+        named = {key: value.to(self.device, non_blocking=True) for key, value in named.items()}
+        views = [*_tensors(features0, more), *_tensors(features1, more)]
+        size = None if isinstance(features0, Nodes) else features0.size
+        other = None if isinstance(features1, Nodes) else features1.size
+        function = self._head((size, other, tuple(named)))
+        found = self._run(function, [*views, *named.values()], "pairs")
+        return cut(dict(zip(OUTPUTS, found, strict=True)), n, n)
+
+    @torch.inference_mode()
+    def match(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
+        """`NormMatch.match`. The graphs are made while the GPU is busy with the images."""
+        m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
+        points = {key: value.cpu() for key, value in data.items() if key[:-1] in ("keypoints", "mask", "adjacency")}
+        features0, features1 = self._features(data)
+        return cut(self.head(features0, features1, equal_points(points)), m, n)
+
+    def _features(self, data: Mapping[str, Any]) -> list[Features | Nodes]:
+        images = [data.get("image0"), data.get("image1")]
+        known = [data.get("features0"), data.get("features1")]
+        if known == [None, None] and images[0].shape[1:] == images[1].shape[1:]:
+            both, first = self.encode(torch.cat([image.to(self.device) for image in images])), len(images[0])
+            return [
+                Features((both.maps[0][s], both.maps[1][s]), both.pooled[s], both.size)
+                for s in (slice(0, first), slice(first, None))
+            ]
+        return [self.encode(image) if view is None else view for image, view in zip(images, known, strict=True)]
+
+    def _encoder(self, backbone: nn.Module) -> TensorFunction:
+        def encode(images: Tensor) -> Tensors:
+            if not images.is_floating_point():
+                images = images.float() / 255
+            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+                found = backbone(images)
+            return found.maps[0].float(), found.maps[1].float(), found.pooled.float()
+
+        return encode
+
+    def _head(self, key: tuple[Any, ...]) -> TensorFunction:
+        """The head as a function of tensors alone, for one kind of arguments."""
+        if key not in self._heads:
+            size0, size1, names = key
+            views = 3 if size0 else 2
+
+            def run(*tensors: Tensor) -> Tensors:
+                last = views + (3 if size1 else 2)
+                features0, features1 = _view(tensors[:views], size0), _view(tensors[views:last], size1)
+                with torch.autocast(self.device.type, self.head_dtype, enabled=self.head_dtype != torch.float32):
+                    output = self.model.head(features0, features1, dict(zip(names, tensors[last:], strict=True)))
+                return tuple(output[name] for name in OUTPUTS)
+
+            self._heads[key] = self._fastest(torch.compile(run), run) if self.compile else run
+        return self._heads[key]
+
+    def _fastest(self, compiled: TensorFunction, plain: TensorFunction) -> TensorFunction:
+        function = Attempt(_without_limit(compiled), plain, "torch.compile")
+        if self.device.type != "cuda":
+            return function
+        return Attempt(CudaGraphs(function), function, "recording CUDA graphs")
+
+    def _run(self, function: TensorFunction, tensors: Sequence[Tensor], what: str) -> Tensors:
+        """Call a function on the batch, filled up to a bucket where it is compiled; in parts if memory is short."""
+        batch = len(tensors[0])
+        filled = bucket(batch, 1) if self.compile else max(batch, 1)
+        try:
+            results = function(*(_more_rows(tensor, filled - batch) for tensor in tensors))
+            return results if filled == batch else tuple(result[:batch] for result in results)
+        except torch.OutOfMemoryError as error:
+            if batch < 2:
+                raise DeviceError(
+                    f"{self.device} has too little free memory for even one of the {what}; "
+                    "expected a larger one, fewer keypoints, or the device cpu"
+                ) from error
+        warnings.warn(f"{batch} {what} at a time are too many for {self.device}'s memory; halving them", stacklevel=3)
+        torch.cuda.empty_cache()
+        parts = [[tensor[s] for tensor in tensors] for s in (slice(0, batch // 2), slice(batch // 2, None))]
+        return tuple(torch.cat(halves) for halves in zip(*(self._run(function, p, what) for p in parts), strict=True))
+
+
+class Attempt:
+    """A function that tries the fast way; where that fails it says so once, and goes the plain way from then on."""
+
+    def __init__(self, fast: TensorFunction, plain: TensorFunction, what: str) -> None:
+        self.fast: TensorFunction | None = fast
+        self.plain, self.what = plain, what
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        if self.fast is not None:
+            try:
+                return self.fast(*arguments)
+            except (NormMatchError, torch.OutOfMemoryError):
+                raise
+            except Exception as error:  # no C++ compiler, no triton, a GPU that is too old for it ...
+                reason = first_line(error)
+                warnings.warn(f"{self.what} does not work here, so it runs slower: {reason}", stacklevel=2)
+                self.fast = None
+        return self.plain(*arguments)
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The arithmetic that a name stands for on a device.
+
+    auto is bfloat16 where the device has instructions for it; without them float16 on a GPU, float32 elsewhere. A half
+    precision that a CPU would only imitate, slowly, is replaced by float32 with a warning.
+    """
+    native = _has_bfloat16(device)
+    if name == "auto":
+        return torch.bfloat16 if native else torch.float16 if device.type == "cuda" else torch.float32
+    if name not in PRECISIONS:
+        raise ConfigError(f"precision is {name!r}, expected auto, {', '.join(PRECISIONS)}")
+    dtype = PRECISIONS[name]
+    if (dtype == torch.bfloat16 and not native) or (dtype == torch.float16 and device.type == "cpu"):
+        better = torch.float16 if device.type == "cuda" else torch.float32
+        warnings.warn(f"{device} has no {name} arithmetic; {str(better)[6:]} is used instead", stacklevel=3)
+        return better
+    return dtype
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        found = (getattr(torch.cpu, f"_is_{name}_supported", bool) for name in ("avx512_bf16", "amx_tile"))
+        return any(ask() for ask in found)
+    return False
+
+
+def bucket(count: int, fewest: int) -> int:
+    """The smallest power of two that is at least `count` and `fewest`, a power of two itself."""
+    return max(fewest, 1 << max(count - 1, 0).bit_length())
+
+
+def _prepare_backbone(backbone: Any, dtype: torch.dtype) -> Any:
+    """A backbone with biases kept and matrices cast once, where autocast would cast them for every image."""
+    prepared = _same_weights(backbone) if dtype == torch.float32 else copy.deepcopy(backbone)
+    keep_biases(prepared)
+    if dtype != torch.float32:
+        for module in prepared.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                module.to(dtype)
+    return prepared.requires_grad_(False) if dtype != torch.float32 else prepared
+
+
+def _same_weights(backbone: Any) -> Any:
+    """A copy that shares the weights: what is compiled or kept in it does not show in the original."""
+    return copy.deepcopy(backbone, {id(t): t for t in (*backbone.parameters(), *backbone.buffers())})
+
+
+def _is_vit(backbone: nn.Module) -> bool:
+    return isinstance(backbone, TimmBackbone) and backbone.patch > 1
+
+
+def _without_limit(function: TensorFunction) -> TensorFunction:
+    def run(*arguments: Tensor) -> Tensors:
+        with torch._dynamo.config.patch(recompile_limit=COMPILED_SHAPES):
+            return function(*arguments)
+
+    return run
+
+
+def _tensors(features: Features | Nodes, more: int) -> Tensors:
+    if isinstance(features, Nodes):
+        return F.pad(features.features, (0, 0, 0, more)), features.pooled
+    return *features.maps, features.pooled
+
+
+def _view(tensors: Tensors, size: tuple[int, int] | None) -> Features | Nodes:
+    return Nodes(*tensors) if size is None else Features((tensors[0], tensors[1]), tensors[2], size)
+
+
+def _more_points(key: str, value: Tensor, more: int) -> Tensor:
+    """Keypoints (B, N, 2), mask (B, N) or adjacency (B, N, N) filled up with points that are not there."""
+    if not more:
+        return value
+    widths = {"keypoints": (0, 0, 0, more), "mask": (0, more), "adjacency": (0, more, 0, more)}
+    return F.pad(value, widths[key[:-1]])
+
+
+def _more_rows(tensor: Tensor, more: int) -> Tensor:
+    return torch.cat([tensor, tensor.new_zeros(more, *tensor.shape[1:])]) if more else tensor

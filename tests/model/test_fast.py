@@ -1,0 +1,299 @@
+"""The fast paths give the answers of the plain network, and say so once where a device or a compiler lets them down."""
+
+import copy
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from timm.models.swin_transformer_v2 import WindowAttention
+from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from normmatch import PRESETS, NormMatch
+from normmatch.errors import ConfigError, DeviceError, InputError
+from normmatch.model import fast as fast_module
+from normmatch.model import spline
+from normmatch.model.backbone import make_backbone
+from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
+from normmatch.model.window_attention import FusedWindowAttention, keep_biases
+
+SIZE = 64
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture(scope="module")
+def model() -> NormMatch:
+    torch.manual_seed(0)
+    return NormMatch(
+        replace(PRESETS["tiny"], image_size=SIZE, num_layers=1, sinkhorn_rounds=2)
+    ).eval()  # compiling takes time
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
+    """Compile without generating code: what is traced, and how often, is all the same."""
+    counter = CompileCounterWithBackend("eager")
+    compile = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function: compile(function, backend=counter))
+    return counter
+
+
+def pair(m: int, n: int, batch: int = 1, seed: int = 0, size: int = SIZE) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    images = {f"image{i}": torch.rand(batch, 3, size, size, generator=rng) for i in "01"}
+    points = {f"keypoints{i}": torch.rand(batch, k, 2, generator=rng) * size for i, k in (("0", m), ("1", n))}
+    return {**images, **points}
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-5) -> None:
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if key.startswith("matches"):
+            assert torch.equal(found[key], value), key
+        else:
+            tolerance = 100 * atol if key == "log_assignment" else atol  # cosines over epsilon, and logs of nothing
+            torch.testing.assert_close(found[key], value, atol=tolerance, rtol=1e-4, msg=key)
+
+
+# --------------------------------------------------------------------------------------------------------- same answers
+
+
+@pytest.mark.parametrize(("m", "n", "batch", "compile"), [(5, 7, 1, False), (1, 1, 2, False), (9, 3, 3, True)])
+def test_answers_are_those_of_the_plain_network(
+    model: NormMatch, counter: Any, m: int, n: int, batch: int, compile: bool
+) -> None:
+    fast = FastNetwork(model, precision="float32", compile=compile)
+    data = pair(m, n, batch)
+    with torch.no_grad():
+        assert_same(fast.match(data), model(data))
+    assert bool(counter.frame_count) == compile
+
+
+def test_generated_code_agrees() -> None:
+    torch.manual_seed(0)
+    config = replace(PRESETS["tiny"], image_size=SIZE, num_layers=1, sinkhorn_rounds=3)
+    model = NormMatch(config).eval()
+    fast, data = FastNetwork(model, precision="float32", compile=True), pair(6, 5)
+    fast._backbone = fast._encoder(fast.backbone)  # compiling it takes long, and it is timm's
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert_same(fast.match(data), model(data), 1e-4)
+
+
+def test_nothing_is_compiled_again_within_a_bucket(model: NormMatch, counter: Any) -> None:
+    fast = FastNetwork(model, precision="float32", compile=True)
+    fast.match(pair(9, 16))
+    before = counter.frame_count
+    for m, n in ((10, 9), (16, 16), (12, 2), (3, 11)):
+        fast.match(pair(m, n))
+    assert counter.frame_count == before
+    for count in (20, 40, 60):  # new buckets: one compilation for all of them
+        fast.match(pair(count, count))
+    assert counter.frame_count <= before + 1
+
+
+def test_nodes_that_were_read_once(model: NormMatch, counter: Any) -> None:
+    data, fast = pair(5, 5, 2), FastNetwork(model, precision="float32", compile=True)
+    fast._backbone = fast._encoder(fast.backbone)
+    nodes = [fast.read(fast.encode(data[f"image{i}"]), data[f"keypoints{i}"]) for i in "01"]
+    with torch.no_grad():
+        assert_same(fast.match({**data, "features0": nodes[0], "features1": nodes[1]}), model(data))
+    assert counter.frame_count == 1
+
+
+def test_bytes_are_images_too(model: NormMatch) -> None:
+    fast = FastNetwork(model, precision="float32")
+    images = (torch.rand(2, 3, SIZE, SIZE) * 255).to(torch.uint8)
+    with torch.no_grad():
+        expected = model.encode(images / 255)
+    for found, value in zip(fast.encode(images).maps, expected.maps, strict=True):
+        torch.testing.assert_close(found, value)
+
+
+def test_images_of_different_sizes(model: NormMatch) -> None:
+    fast = FastNetwork(model, precision="float32")
+    data = {**pair(4, 4), "image1": torch.rand(1, 3, 96, 64)}
+    with torch.no_grad():
+        assert_same(fast.match(data), model(data))
+
+
+def test_no_pairs_at_all(model: NormMatch) -> None:
+    fast = FastNetwork(model, precision="float32")
+    output = fast.match({key: value[:0] for key, value in pair(4, 6).items()})
+    assert output["matches0"].shape == (0, 4)
+    assert output["similarity"].shape == (0, 4, 6)
+
+
+def test_the_model_stays_as_it_was(model: NormMatch) -> None:
+    before = copy.deepcopy(model.state_dict())
+    FastNetwork(model, precision="bfloat16", compile=True)
+    for key, value in model.state_dict().items():
+        assert value.dtype == before[key].dtype
+        assert torch.equal(value, before[key])
+    assert model.backbone._compiled_call_impl is None
+
+
+def test_float32_shares_the_weights(model: NormMatch) -> None:
+    fast = FastNetwork(model, precision="float32", compile=True)
+    assert next(fast.backbone.parameters()) is next(model.backbone.parameters())
+
+
+def test_half_precision_is_close(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
+    fast, image = FastNetwork(model), torch.rand(2, 3, SIZE, SIZE)
+    assert fast.dtype == torch.bfloat16
+    with torch.no_grad():
+        expected = model.encode(image)
+    found = fast.encode(image)
+    for value, wanted in zip(found.maps, expected.maps, strict=True):
+        assert value.dtype == torch.float32
+        assert torch.cosine_similarity(value, wanted, 1).mean() > 0.999
+
+
+# ---------------------------------------------------------------------------------------------------------- many points
+
+
+def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pair(40, 37)
+    line = {**data, "keypoints0": torch.linspace(1, 60, 40).view(1, 40, 1).repeat(1, 1, 2)}  # no triangles: complete
+    with torch.no_grad():
+        expected, expected_line = model(data), model(line)
+    monkeypatch.setattr(fast_module, "MANY_POINTS", 16)
+    fast = FastNetwork(model, precision="float32", compile=True)
+    fast._backbone = fast._encoder(fast.backbone)
+    assert_same(fast.match(data), expected)
+    assert_same(fast.match(line), expected_line)
+    assert {"edges0" in names for _, _, names in fast._heads} == {True, False}
+    monkeypatch.setattr(spline, "MANY_POINTS", 16)
+    with torch.no_grad():
+        assert_same(model(data), expected)
+        assert_same(model(line), expected_line)
+
+
+# ----------------------------------------------------------------------------------------------------- window attention
+
+
+def swin(fused: bool) -> Any:
+    torch.manual_seed(0)
+    backbone = make_backbone("swinv2_tiny_window8_256", (2, 3), 128, "random", fused)
+    for module in backbone.modules():
+        if isinstance(module, WindowAttention):
+            torch.nn.init.normal_(module.q_bias)
+            torch.nn.init.normal_(module.logit_scale, 3.0)
+    return backbone.eval()
+
+
+def test_fused_window_attention_is_timms() -> None:
+    """At 128 pixels the first two stages have several windows and shift them; the others are one window."""
+    plain, fused = swin(False), swin(True)
+    fused.load_state_dict(plain.state_dict())
+    kinds = {type(module) for module in fused.modules() if isinstance(module, WindowAttention)}
+    assert kinds == {FusedWindowAttention}
+    image = torch.rand(2, 3, 128, 128)
+    with torch.no_grad():
+        expected, found = plain(image), fused(image)
+        keep_biases(fused)
+        kept = fused(image)
+    for i in (0, 1):
+        torch.testing.assert_close(found.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(kept.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+
+
+def test_fused_window_attention_learns_like_timms() -> None:
+    torch.manual_seed(0)
+    plain = WindowAttention(16, (4, 4), 2)
+    fused = copy.deepcopy(plain)
+    fused.__class__ = FusedWindowAttention
+    keep_biases(fused)
+    fused.train()  # lets the kept bias go
+    x, mask = torch.randn(6, 16, 16), torch.randn(3, 16, 16)
+    for attention in (plain, fused):
+        attention(x, mask).square().sum().backward()
+    for (name, expected), found in zip(plain.named_parameters(), fused.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, expected.grad, atol=1e-4, rtol=1e-4, msg=name)
+
+
+# -------------------------------------------------------------------------------------------------------------- trouble
+
+
+def test_without_a_compiler_it_warns_once_and_runs(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler(*_: Any) -> Any:
+        raise RuntimeError("No working C++ compiler found\nmore")
+
+    monkeypatch.setattr(fast_module, "_without_limit", lambda function: no_compiler)
+    fast, data = FastNetwork(model, precision="float32", compile=True), pair(5, 6)
+    with pytest.warns(UserWarning, match=r"torch.compile does not work here.*No working C\+\+ compiler found$"):
+        found = fast.match(data)
+    with torch.no_grad():
+        assert_same(found, model(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fast.match(data)
+
+
+def test_errors_of_the_user_are_not_taken_for_the_compilers() -> None:
+    def wrong(*_: Tensor) -> Any:
+        raise InputError("the image is 1 x 1")
+
+    attempt = Attempt(wrong, lambda *_: (), "torch.compile")
+    with pytest.raises(InputError):
+        attempt(torch.zeros(1))
+    assert attempt.fast is not None
+
+
+def test_a_small_memory_gets_smaller_batches(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, data = FastNetwork(model, precision="float32"), pair(5, 6, batch=5)
+    with torch.no_grad():
+        expected = model(data)
+
+    def small(function: Any, most: int) -> Any:
+        def run(*tensors: Tensor) -> Any:
+            if len(tensors[0]) > most:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return function(*tensors)
+
+        return run
+
+    monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 3))
+    head = fast._head
+    monkeypatch.setattr(fast, "_head", lambda key: small(head(key), 2))
+    with pytest.warns(UserWarning, match="too many for cpu's memory"):
+        assert_same(fast.match(data), expected)
+    monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 0))
+    with (
+        pytest.warns(UserWarning, match="too many"),
+        pytest.raises(DeviceError, match="too little free memory for even one of the images"),
+    ):
+        fast.match(data)
+
+
+def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda")
+    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
+    assert choose_precision("auto", CPU) == choose_precision("auto", cuda) == torch.bfloat16
+    assert choose_precision("float16", cuda) == torch.float16
+    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: False)
+    assert choose_precision("auto", CPU) == torch.float32
+    assert choose_precision("auto", cuda) == torch.float16
+    for name in ("bfloat16", "float16"):
+        with pytest.warns(UserWarning, match=f"cpu has no {name} arithmetic; float32"):
+            assert choose_precision(name, CPU) == torch.float32
+    with pytest.warns(UserWarning, match="cuda has no bfloat16 arithmetic; float16"):
+        assert choose_precision("bfloat16", cuda) == torch.float16
+    with pytest.raises(ConfigError, match="precision is 'int4', expected auto, float32"):
+        choose_precision("int4", CPU)
+
+
+def test_buckets() -> None:
+    assert [bucket(n, 8) for n in (0, 1, 8, 9, 16, 17, 1000)] == [8, 8, 8, 16, 16, 32, 1024]
+    assert [bucket(n, 1) for n in (0, 1, 2, 3, 5)] == [1, 1, 2, 4, 8]
