@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ class CudaGraphs:
             OrderedDict()
         )
         self.lock = threading.Lock()
-        self.pool: tuple[int, int] | None = None
+        self.pool: Any = None
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype) for a in arguments)

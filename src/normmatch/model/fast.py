@@ -106,8 +106,8 @@ class FastNetwork:
         return cut(self.head(features0, features1, equal_points(points)), m, n)
 
     def _features(self, data: Mapping[str, Any]) -> list[Features | Nodes]:
-        images = [data.get("image0"), data.get("image1")]
-        known = [data.get("features0"), data.get("features1")]
+        images: list[Any] = [data.get("image0"), data.get("image1")]
+        known: list[Any] = [data.get("features0"), data.get("features1")]
         if known == [None, None] and images[0].shape[1:] == images[1].shape[1:]:
             both, first = self.encode(torch.cat([image.to(self.device) for image in images])), len(images[0])
             return [

@@ -20,10 +20,12 @@ class FusedWindowAttention(WindowAttention):
     """timm's WindowAttention with another `forward`; parameters and their names are its own."""
 
     kept_bias: Tensor | None = None  # (heads, N, N)
+    relative_coords_table: Tensor
+    relative_position_index: Tensor
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Attend within windows x (B * windows, N, C); mask (windows, N, N) is added to the logits."""
-        bias = None if self.q_bias is None else torch.cat([self.q_bias, self.k_bias, self.v_bias])
+        bias = None if self.q_bias is None else torch.cat([self.q_bias, self.k_bias, self.v_bias])  # type: ignore[list-item]
         qkv = F.linear(x, self.qkv.weight, bias)  # (B * windows, N, 3 C)
         q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B * windows, heads, N, d) each
         scale = self.logit_scale.clamp(max=LARGEST_SCALE).exp()  # (heads, 1, 1)
@@ -40,9 +42,10 @@ class FusedWindowAttention(WindowAttention):
 
     def position_bias(self) -> Tensor:
         """What the relative places of two tokens of a window add to their logit: (heads, N, N)."""
-        table = self.cpb_mlp(self.relative_coords_table).view(-1, self.num_heads)
+        table: Tensor = self.cpb_mlp(self.relative_coords_table).view(-1, self.num_heads)
         n = self.window_size[0] * self.window_size[1]
-        return 16 * table[self.relative_position_index.view(-1)].view(n, n, -1).permute(2, 0, 1).sigmoid()
+        bias = table[self.relative_position_index.view(-1)].view(n, n, -1).permute(2, 0, 1)
+        return 16 * bias.contiguous().sigmoid()  # fused kernels want rows whose numbers lie side by side
 
     def train(self, mode: bool = True) -> Self:
         if mode:
@@ -62,4 +65,4 @@ def keep_biases(net: nn.Module) -> None:
     """Compute the position biases once, for a network whose weights and device do not change until it is trained."""
     for module in net.modules():
         if isinstance(module, FusedWindowAttention):
-            module.kept_bias = module.position_bias().contiguous()
+            module.kept_bias = module.position_bias()
