@@ -58,7 +58,9 @@ function listenDrop(article, side) {
     event.preventDefault();
     article.classList.remove("dropping");
     const [file] = event.dataTransfer.files;
-    if (file) (/\.(json|csv)$/i.test(file.name) ? loadPoints : loadPicture)(side, file);
+    const folder = event.dataTransfer.items[0]?.webkitGetAsEntry?.()?.isDirectory;
+    if (folder) say(side, "This is a folder; expected one picture or points file.");
+    else if (file) (/\.(json|csv)$/i.test(file.name) ? loadPoints : loadPicture)(side, file);
     else say(side, "Only a file can be dropped here; save the picture first.");
   });
 }
