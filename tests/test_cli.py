@@ -152,3 +152,17 @@ def test_reader_that_goes_away(root: Path) -> None:
         process.stdout.close()
         err = process.stderr.read().decode()
     assert (process.returncode, err) == (1, "")
+
+
+@pytest.mark.parametrize(("module", "extra"), [("lightning_fabric.fabric", "train"), ("ray", "ray"), ("odd", "dev")])
+def test_a_missing_extra_is_named(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr("normmatch.quickstart.quickstart", missing)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["quickstart"])
+    assert stop.value.code == 2
+    assert f"needs {module.split('.')[0]}; install it with: pip install 'normmatch[{extra}]'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The first training keeps its promise: a tiny network learns drawn figures within the minute of `make demo`."""
+"""The first training keeps its promise: a tiny network learns drawn figures within the minute of `normmatch quickstart`."""
 
 import re
 from pathlib import Path

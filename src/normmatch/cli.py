@@ -15,6 +15,10 @@ from normmatch.commands import bench, data, demo, evaluate, export, match, propa
 from normmatch.config import TrainConfig
 from normmatch.errors import NormMatchError
 
+EXTRAS = {  # which of our extras brings a module
+    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "gradio": "demo", "onnx": "export",
+    "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
+}  # fmt: skip
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
 DataCommand = (
     Annotated[Any, subcommand("download", constructor=data.download)]
@@ -60,9 +64,9 @@ def main(args: Sequence[str] | None = None) -> None:
         console.print(str(error), style="red")
         sys.exit(2)
     except ModuleNotFoundError as error:  # an extra that is not installed
-        console.print(
-            f"this command needs {error.name}; install it with: pip install 'normmatch[train,viz]'", style="red"
-        )
+        module = (error.name or "").split(".")[0]
+        extra = EXTRAS.get(module, "dev")
+        console.print(f"this command needs {module}; install it with: pip install 'normmatch[{extra}]'", style="red")
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("interrupted", style="red")
