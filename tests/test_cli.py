@@ -163,6 +163,6 @@ def test_a_missing_extra_is_named(
 
     monkeypatch.setattr("normmatch.quickstart.quickstart", missing)
     with pytest.raises(SystemExit) as stop:
-        cli.main(["quickstart"])
+        main(["quickstart"])
     assert stop.value.code == 2
     assert f"needs {module.split('.')[0]}; install it with: pip install 'normmatch[{extra}]'" in capsys.readouterr().err

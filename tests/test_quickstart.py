@@ -1,4 +1,4 @@
-"""The first training keeps its promise: a tiny network learns drawn figures within the minute of `normmatch quickstart`."""
+"""The first training keeps its promise: `normmatch quickstart` learns drawn figures within a minute."""
 
 import re
 from pathlib import Path
