@@ -91,7 +91,8 @@ def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
         try:
             with Image.open(path) as image:
                 _check_header(image, path, max_pixels)
-                return rgb_array(ImageOps.exif_transpose(image))
+                ImageOps.exif_transpose(image, in_place=True)  # or an upright image would be copied
+                return rgb_array(image)
         except InputError:
             raise
         except UnidentifiedImageError:
@@ -116,7 +117,7 @@ def rgb_array(image: Image.Image) -> np.ndarray:
         rgba = image.convert("RGBA")
         image = Image.new("RGB", image.size, "white")
         image.paste(rgba, mask=rgba.getchannel("A"))
-    return np.array(image.convert("RGB"))  # (H, W, 3)
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))  # (H, W, 3)
 
 
 def is_web_address(path: Path | str) -> bool:
