@@ -131,6 +131,13 @@ def test_another_run_is_not_mixed_with_it(scene: Path) -> None:
         run(scene)
 
 
+def test_nothing_is_mixed_where_nothing_was_done(scene: Path) -> None:
+    write_pairs(scene, ["0.png,nothing.png"])
+    assert len(run(scene).failed) == 1
+    write_pairs(scene, ["0.png,1.png"])
+    assert run(scene, min_score=0.5) == Summary(1, ())
+
+
 def test_a_journal_that_is_not_ours(scene: Path) -> None:
     run(scene)
     with (scene / "out/results.jsonl").open("a") as file:

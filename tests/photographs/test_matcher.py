@@ -1,5 +1,8 @@
 """Matching photographs: what goes in, what comes out, what is remembered, and that nothing depends on the company."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import torch
 from PIL import Image
 
 import normmatch
-from normmatch import Matcher, NormMatch, match_pair
+from normmatch import PRESETS, Matcher, NormMatch, match_pair
 from normmatch.errors import ConfigError, InputError, NormMatchError
 from normmatch.photographs import matcher as module
 from normmatch.photographs.torch_backend import TorchBackend
@@ -145,6 +148,17 @@ def test_many_points_are_matched_a_few_pairs_at_a_time(matcher: Matcher, monkeyp
     assert seen == [(2, 32), (1, 64), (1, 64)]
 
 
+def test_two_thousand_points() -> None:
+    """In a network that is small in every way, because the graph is large enough."""
+    torch.manual_seed(0)
+    tiniest = replace(PRESETS["tiny"], dim=8, num_heads=1, spline_kernel=2, num_layers=1, sinkhorn_rounds=1)
+    model = NormMatch(tiniest)
+    result = Matcher(model, device="cpu").match(photograph(0), photograph(1), points(0, 2000), points(1, 1990))
+    assert result["similarity"].shape == (2000, 1990)
+    assert np.isfinite(result["log_assignment"]).all()
+    assert (result["matches0"] >= 0).all()
+
+
 def test_match_many_sees_each_image_once(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     images, keypoints = [photograph(i) for i in range(4)], [points(i, 3 + i) for i in range(4)]
     boxes = [None, None, (10, 10, 100, 60), None]
@@ -231,3 +245,10 @@ def test_options_that_cannot_be(model: NormMatch, options: dict[str, Any], sente
 def test_missing_weights() -> None:
     with pytest.raises(NormMatchError, match="weights nothing not found"):
         Matcher("nothing")
+
+
+def test_torch_is_loaded_with_the_network_only() -> None:
+    """So that `backend="onnx"` needs none."""
+    modules = "matcher, many, points, propagate, report, samples, views"
+    code = f"import sys; sys.modules['torch'] = None; from normmatch.photographs import {modules}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

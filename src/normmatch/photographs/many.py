@@ -187,34 +187,39 @@ def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: 
 
 def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
-    values = asdict(options) | {"pairs": _digest(pairs), "keypoints": _digest(keypoints), "normmatch": __version__}
+    values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
     del values["device"]
     if options.backend == "torch":
         from normmatch.pretrained import find
 
-        values["weights"] = _digest(find(options.weights))
+        values["weights"] = _digest([find(options.weights)])
+    else:
+        values["weights"] = _digest(sorted(Path(options.weights).glob("*.onnx*")))
     return values
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _check_run(out: Path, asked: dict[str, Any]) -> None:
-    path = out / "run.json"
-    if path.exists():
-        try:
-            earlier = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
-        changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
-        if changed:
-            raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
-    elif (out / "results.jsonl").exists():
-        raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
-    else:
+    path, journal = out / "run.json", out / "results.jsonl"
+    if not journal.exists() or not journal.stat().st_size:  # nothing that could be mixed up
         write_json(path, asked)
+        return
+    if not path.exists():
+        raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
+    changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
+    if changed:
+        raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
 
 
 def _read_journal(path: Path, total: int) -> set[int]:
