@@ -114,7 +114,7 @@ class SplineCNN(nn.Module):
 
         `edges` (B, E, 2), where they are known, are the `edge_list` of the adjacency.
         """
-        if edges is None and x.shape[1] >= MANY_POINTS and not torch.compiler.is_compiling():
+        if edges is None and not torch.compiler.is_compiling() and x.shape[1] >= MANY_POINTS:  # never asked in a trace
             edges = edge_list(adjacency)
         if edges is not None:
             return self._along_edges(x, pseudo, adjacency, edges)
