@@ -136,3 +136,13 @@ def test_pck_counts_near_misses_and_no_match_as_a_miss() -> None:
     )
     # cats: 1 of 2 and 1 of 1; buses: one right, the other 7 px off, which is 0.073 of the crop
     assert pck_result(predictions) == {"0.05": 0.625, "0.1": 0.875, "0.15": 0.875}
+
+
+def test_a_pair_without_true_matches_says_nothing() -> None:
+    predictions = make_predictions()
+    lonely = replace(predictions, truth0=np.array([0, 1, -1, 0, -1, -1]))  # no bus has a partner
+    assert accuracy_result(lonely)["classes"] == {"cat": 1.0}
+    assert set(mma_result(lonely)["1"]) == {"cat", "overall"}
+    assert 0 < pck_result(lonely)["0.1"] <= 1
+    with pytest.raises(DataError, match="no pair has keypoints in common"):
+        accuracy_result(replace(predictions, truth0=np.full(6, -1)))

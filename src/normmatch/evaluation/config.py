@@ -68,5 +68,6 @@ class EvalConfig:
                 raise ConfigError(f"{name} names something twice, expected each once")
         if not self.protocol:
             raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch")
-        if self.predictions and self.calibrate:
-            raise ConfigError("calibrate needs a weights file to write to, but only predictions are given")
+        for name in ("calibrate", "jitter"):
+            if self.predictions and getattr(self, name):
+                raise ConfigError(f"{name} needs a network, but only predictions are given")

@@ -37,11 +37,12 @@ class Job:
 def ask_networks(weights: Sequence[str], name: DatasetName, config: EvalConfig) -> Iterator[list[Predictions]]:
     """What one network after the other says about all its jobs, see `make_jobs`."""
     files = [pretrained.find(item) for item in weights]
-    check_same_network(weights, [pretrained.read_config(file) for file in files])
+    configs = [pretrained.read_config(file) for file in files]
+    check_same_network(weights, configs)
     device = find_device(config.device)
+    jobs = make_jobs(name, config, configs[0].image_size)
     for item, file in zip(weights, files, strict=True):
         model = NormMatch.from_pretrained(file).to(device)
-        jobs = make_jobs(name, config, model.config.image_size)
         bank = FeatureBank(model, [(job.split, job.pair_list.pairs) for job in jobs], config.precision)
         yield [answer(model, job, bank, item, config) for job in jobs]
         del bank  # before the next network fills its own

@@ -29,21 +29,21 @@ def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     for path in (config.json, config.markdown, config.out and config.out / "predictions"):
         if path:
             check_place(path)
-    said, calibrations = (
-        (load_all(config.predictions, name), None)
-        if config.predictions
-        else ask_all(weights, cast(DatasetName, name), config)
-    )
-    report = make_report(said, calibrations or ())
+    calibrations: list[dict[str, Any]] = []
+    if config.predictions:
+        said = load_all(config.predictions, name)
+    else:
+        said, calibrations = ask_all(weights, cast(DatasetName, name), config)
+    report = make_report(said, calibrations)
     sheets = make_sheets(report)
-    if config.worst:
-        sheets += analyse_failures(said, config)
     for sheet in sheets:
         print_sheet(sheet)
     if config.json:
         write_text(config.json, json.dumps(report, indent=1))
     if config.markdown:
         write_text(config.markdown, to_markdown(sheets))
+    for sheet in analyse_failures(said, config) if config.worst else []:  # the numbers are safe by now
+        print_sheet(sheet)
     return report
 
 

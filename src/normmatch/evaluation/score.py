@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from normmatch.data.protocols import get_protocol
+from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.metrics import mean_accuracy, precision_recall_f1, share_within
 
@@ -17,10 +18,12 @@ PCK_SHARES = (0.05, 0.1, 0.15)
 def accuracy_result(predictions: Predictions) -> dict[str, Any]:
     """Accuracy by class under the protocol of the predictions; all shares of one."""
     by_class = predictions.accuracy(get_protocol(predictions.meta["protocol"]).average)
+    if not by_class:
+        raise DataError("no pair has keypoints in common; expected at least one true match to score")
     return {
         **predictions.meta,
         "pairs": len(predictions.pairs),
-        "mean": mean_accuracy(by_class) if by_class else 0.0,
+        "mean": mean_accuracy(by_class),
         "classes": by_class,
     }
 
@@ -68,11 +71,9 @@ def mma_result(predictions: Predictions) -> dict[str, dict[str, float]]:
     """Mean matching accuracy at 1, 3 and 5 px of the image before it was resized, by class and over all pairs."""
     scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2): pixels of image 1 a pixel of the crop
     shares = _within(predictions, scale, np.tile(MMA_PIXELS, (len(scale), 1)))  # (P, 3)
-    labels = np.array(predictions.labels)
-    groups = {label: labels == label for label in sorted(set(predictions.labels))}
-    groups["overall"] = np.ones(len(labels), bool)
+    groups = {**_classes(predictions), "overall": predictions.total > 0}
     return {
-        str(pixels): {name: float(np.nanmean(shares[rows, k])) for name, rows in groups.items()}
+        str(pixels): {name: float(shares[rows, k].mean()) for name, rows in groups.items()}
         for k, pixels in enumerate(MMA_PIXELS)
     }
 
@@ -82,9 +83,15 @@ def pck_result(predictions: Predictions) -> dict[str, float]:
     scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2)
     limits = predictions.sizes[:, 1].max(1, keepdims=True) * np.array(PCK_SHARES)  # (P, 3)
     shares = _within(predictions, scale, limits)
-    labels = np.array(predictions.labels)
-    by_class = [np.nanmean(shares[labels == label], axis=0) for label in sorted(set(predictions.labels))]
+    by_class = [shares[rows].mean(0) for rows in _classes(predictions).values()]
     return {str(share): float(value) for share, value in zip(PCK_SHARES, np.mean(by_class, axis=0), strict=True)}
+
+
+def _classes(predictions: Predictions) -> dict[str, np.ndarray]:
+    """Of each class (P,) which pairs are of it and have a true match."""
+    labels = np.array(predictions.labels)
+    groups = {label: (labels == label) & (predictions.total > 0) for label in sorted(set(predictions.labels))}
+    return {label: rows for label, rows in groups.items() if rows.any()}
 
 
 def _within(predictions: Predictions, scale: np.ndarray, limits: np.ndarray) -> np.ndarray:
