@@ -5,10 +5,11 @@
 Two more terms, which are not in the paper, teach the same thing with more signal: the name loss sets every descriptor
 against one learned vector for each keypoint name of its class, and the layer match is InfoNCE after the earlier layers.
 
-All are means over keypoints, so that their scale does not depend on how many points an image has.
+All are means over keypoints, so that their scale does not depend on how many points an image has. Where a batch is
+shared among processes, `count` says over how many: a share of the keypoints of the whole batch (see `count_points`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,24 @@ from normmatch.config import LossConfig
 LAYER_STEP = 0.3  # p
 
 
-def info_nce(similarity: Tensor, matches0: Tensor, mask0: Tensor, mask1: Tensor, temperature: Tensor | float) -> Tensor:
+def count_points(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Over how many keypoints the means are: true matches, points with another one beside them, points with names."""
+    rows = {side: batch[f"mask{side}"].sum(1) for side in "01"}  # (B,)
+    counts = {f"count_points{side}": n.masked_fill(n < 2, 0).sum() for side, n in rows.items()}
+    counts["count_matches"] = (batch["matches0"] >= 0).sum()
+    if "names0" in batch:
+        counts["count_names"] = (batch["names0"] >= 0).sum() + (batch["names1"] >= 0).sum()
+    return {key: value.clamp_min(1) for key, value in counts.items()}
+
+
+def info_nce(
+    similarity: Tensor,
+    matches0: Tensor,
+    mask0: Tensor,
+    mask1: Tensor,
+    temperature: Tensor | float,
+    count: Tensor | None = None,
+) -> Tensor:
     """Symmetric InfoNCE of similarity (B, M, N) with true matches0 (B, M), -1 for none: both directions, then the mean.
 
         -log( exp(s_ij / t) / sum_l exp(s_il / t) )    for each true match (i, j), l over the valid points
@@ -30,7 +48,7 @@ def info_nce(similarity: Tensor, matches0: Tensor, mask0: Tensor, mask1: Tensor,
     logits = similarity / temperature
     rows = _matched_log_likelihood(logits, matches0, mask1)  # (B, M)
     columns = _matched_log_likelihood(logits.mT, inverse(matches0, mask1.shape[1]), mask0)  # (B, N)
-    count = (matches0 >= 0).sum().clamp_min(1)
+    count = (matches0 >= 0).sum().clamp_min(1) if count is None else count
     return -(rows.sum() + columns.sum()) / (2 * count)
 
 
@@ -48,7 +66,7 @@ def _matched_log_likelihood(logits: Tensor, matches: Tensor, mask: Tensor) -> Te
     return true.masked_fill(matches < 0, 0.0)
 
 
-def hyperspherical(descriptors: Tensor, mask: Tensor) -> Tensor:
+def hyperspherical(descriptors: Tensor, mask: Tensor, count: Tensor | None = None) -> Tensor:
     """Mean over keypoints of the largest cosine to another keypoint of the same image; descriptors (B, N, D) are unit.
 
     Images with a single point have no other: they do not count.
@@ -57,19 +75,19 @@ def hyperspherical(descriptors: Tensor, mask: Tensor) -> Tensor:
     others = mask.unsqueeze(1) & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)  # (B, N, N)
     nearest = cosine.masked_fill(~others, -2.0).amax(2)  # (B, N); a cosine is never -2
     counts = mask & others.any(2)
-    return nearest.masked_fill(~counts, 0.0).sum() / counts.sum().clamp_min(1)
+    return nearest.masked_fill(~counts, 0.0).sum() / (counts.sum().clamp_min(1) if count is None else count)
 
 
-def layer_hyperspherical(layers: Sequence[Tensor], mask: Tensor) -> Tensor:
+def layer_hyperspherical(layers: Sequence[Tensor], mask: Tensor, count: Tensor | None = None) -> Tensor:
     """Sum over layers k = 1..L of (L - k + 1) p HS(layer k): the first layers, least refined, weigh most."""
-    terms = [(len(layers) - k) * LAYER_STEP * hyperspherical(x, mask) for k, x in enumerate(layers)]
+    terms = [(len(layers) - k) * LAYER_STEP * hyperspherical(x, mask, count) for k, x in enumerate(layers)]
     return torch.stack(terms).sum()
 
 
-def cross_entropy(similarity: Tensor, matches0: Tensor, mask1: Tensor) -> Tensor:
+def cross_entropy(similarity: Tensor, matches0: Tensor, mask1: Tensor, count: Tensor | None = None) -> Tensor:
     """The ablation: plain cross-entropy of the rows of the raw similarity, in one direction, without temperature."""
     rows = _matched_log_likelihood(similarity, matches0, mask1)
-    return -rows.sum() / (matches0 >= 0).sum().clamp_min(1)
+    return -rows.sum() / ((matches0 >= 0).sum().clamp_min(1) if count is None else count)
 
 
 class NameLoss(nn.Module):
@@ -90,7 +108,9 @@ class NameLoss(nn.Module):
         self.register_buffer("classes", classes, persistent=False)
         self.vectors = nn.Parameter(torch.randn(len(classes), dim) * dim**-0.5)
 
-    def forward(self, descriptors: Tensor, names: Tensor, temperature: Tensor | float) -> Tensor:
+    def forward(
+        self, descriptors: Tensor, names: Tensor, temperature: Tensor | float, count: Tensor | None = None
+    ) -> Tensor:
         """Mean over the points of descriptors (B, N, D) whose number in names (B, N) is not -1."""
         logits = descriptors @ F.normalize(self.vectors, dim=1).mT / temperature  # (B, N, T)
         number = names.clamp_min(0)
@@ -98,7 +118,7 @@ class NameLoss(nn.Module):
         likelihood = logits.masked_fill(others, torch.finfo(logits.dtype).min).log_softmax(2)
         true = likelihood.gather(2, number.unsqueeze(2)).squeeze(2)  # (B, N)
         known = names >= 0
-        return -true.masked_fill(~known, 0.0).sum() / known.sum().clamp_min(1)
+        return -true.masked_fill(~known, 0.0).sum() / (known.sum().clamp_min(1) if count is None else count)
 
 
 class MatchingLoss(nn.Module):
@@ -114,7 +134,7 @@ class MatchingLoss(nn.Module):
         super().__init__()
         self.config = config
         start = torch.tensor(config.temperature).log()
-        self.log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature)
+        self.log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature and config.contrastive)
         named = config.contrastive and config.names > 0 and classes is not None
         self.names = NameLoss(classes, dim) if named and classes is not None else None
 
@@ -123,29 +143,33 @@ class MatchingLoss(nn.Module):
 
         Args:
             output: of `NormMatch.describe`: similarity (B, M, N), layers0 (L, B, M, D), layers1 (L, B, N, D).
-            batch: matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), names0 (B, M), names1 (B, N).
+            batch: matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), names0 (B, M), names1 (B, N); where it
+                is a share of a batch, the counts of `count_points`, each divided by the number of shares.
         """
+        matches, points0, points1, names = (
+            batch.get(f"count_{name}") for name in ("matches", "points0", "points1", "names")
+        )
         similarity = output["similarity"].float()
         if not self.config.contrastive:
-            term = cross_entropy(similarity, batch["matches0"], batch["mask1"])
+            term = cross_entropy(similarity, batch["matches0"], batch["mask1"], matches)
             return {"loss": term, "cross_entropy": term}
         layers0, layers1 = output["layers0"].float().unbind(0), output["layers1"].float().unbind(0)
         mask0, mask1 = batch["mask0"], batch["mask1"]
         temperature = self.log_temperature.exp()
-        terms = {
-            "info_nce": info_nce(similarity, batch["matches0"], mask0, mask1, temperature),
-            "hyperspherical": (hyperspherical(layers0[-1], mask0) + hyperspherical(layers1[-1], mask1)) / 2,
-        }
+        terms = {"info_nce": info_nce(similarity, batch["matches0"], mask0, mask1, temperature, matches)}
+        sides = hyperspherical(layers0[-1], mask0, points0) + hyperspherical(layers1[-1], mask1, points1)
+        terms["hyperspherical"] = sides / 2
         if self.config.layer_loss:
-            terms["layers"] = (layer_hyperspherical(layers0, mask0) + layer_hyperspherical(layers1, mask1)) / 2
+            sides = layer_hyperspherical(layers0, mask0, points0) + layer_hyperspherical(layers1, mask1, points1)
+            terms["layers"] = sides / 2
         if self.config.layer_match and len(layers0) > 1:
             earlier = [
-                info_nce(x0 @ x1.mT, batch["matches0"], mask0, mask1, temperature)
+                info_nce(x0 @ x1.mT, batch["matches0"], mask0, mask1, temperature, matches)
                 for x0, x1 in zip(layers0[:-1], layers1[:-1], strict=True)
             ]
             terms["layer_match"] = self.config.layer_match * torch.stack(earlier).mean()
         if self.names is not None:
             descriptors = torch.cat([layers0[-1], layers1[-1]], 1)  # (B, M + N, D)
             numbers = torch.cat([batch["names0"], batch["names1"]], 1)  # (B, M + N)
-            terms["names"] = self.config.names * self.names(descriptors, numbers, temperature)
+            terms["names"] = self.config.names * self.names(descriptors, numbers, temperature, names)
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}

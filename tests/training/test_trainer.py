@@ -16,7 +16,9 @@ from normmatch.evaluation.predict import predict
 from normmatch.model.matcher import NormMatch
 from normmatch.model.transformer import UnitLinear
 from normmatch.training import trainer as trainer_module
-from normmatch.training.trainer import Trainer, TrainStep, make_optimizer, schedule, train
+from normmatch.training.feed import Shares
+from normmatch.training.step import TrainStep
+from normmatch.training.trainer import Trainer, train
 
 SIZE = 64
 
@@ -44,6 +46,7 @@ def config(out: Path, **changes: object) -> TrainConfig:
         validate_every=100,
         validation_pairs=3,
         save_every=100,
+        tensorboard=False,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -74,8 +77,8 @@ def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
 
 def test_matrices_are_on_the_sphere_after_every_step(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     trainer = Trainer(config(tmp_path, lr=0.1), splits)
-    for batch in trainer._loader():
-        trainer._train_step(batch)
+    for step in range(6):
+        trainer._train_step(Shares(trainer.batches, 0, 1, splits["train"])[step])
         trainer.step += 1
         for model in (trainer.model, trainer.averaged()):
             units = [m for m in model.modules() if isinstance(m, UnitLinear)]
@@ -159,35 +162,19 @@ def test_a_frozen_backbone_keeps_its_statistics(tmp_path: Path, splits: dict[str
     assert all(torch.equal(before[key], after[key]) for key in before)
 
 
-@pytest.mark.parametrize(("rate", "times"), [(0.0, 1), (1e-5, 3)])
+@pytest.mark.parametrize(("backbone_lr", "times"), [(0.0, 1), (1e-5, 3)])
 def test_a_frozen_backbone_sees_the_validation_images_once(
-    rate: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
+    backbone_lr: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
     inner = trainer_module.FeatureBank
     monkeypatch.setattr(trainer_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
-    model = train(config(tmp_path, backbone_lr=rate, validate_every=2), splits)
+    model = train(config(tmp_path, backbone_lr=backbone_lr, validate_every=2), splits)
     assert len(made) == times
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    fresh = Trainer(config(tmp_path / "b", backbone_lr=rate), splits).validation
+    fresh = Trainer(config(tmp_path / "b", backbone_lr=backbone_lr), splits).validation
     by_class = predict(model, splits["val"], fresh, progress=False).accuracy()
     assert lines[-1]["val_by_class"] == by_class
-
-
-def test_schedule_rises_and_falls() -> None:
-    run = TrainConfig(out=Path(), steps=100, warmup=10)
-    rates = [schedule(step, run) for step in range(100)]
-    assert rates[0] == pytest.approx(0.1)
-    assert max(rates) == rates[9] == rates[10] == 1.0
-    assert rates == sorted(rates[:10]) + sorted(rates[10:], reverse=True)
-    assert rates[-1] < 0.001
-
-
-def test_a_frozen_backbone_has_no_optimizer_group() -> None:
-    step = TrainStep(NormMatch(PRESETS["tiny"]), LossConfig())
-    optimizer = make_optimizer(step, TrainConfig(out=Path(), backbone_lr=0.0), fused=False)
-    assert [group["peak"] for group in optimizer.param_groups] == [7e-4]
-    assert not any(p.requires_grad for p in step.model.backbone.parameters())
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,73 @@
 """`normmatch train`: train a network, starting from one of the presets."""
 
+import os
+import sys
 from typing import Annotated, Any, Union
 
 import tyro
 from tyro.conf import subcommand
 
-from normmatch.config import PRESETS, TrainConfig
+from normmatch.config import PRESETS, AugmentConfig, LossConfig, TrainConfig
+
+PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
+    out=tyro.MISSING,
+    augment=AugmentConfig(affine=0.0, photometric=0.0, mixup=0.3, cutmix=0.3, erase=0.3),
+    loss=LossConfig(names=0.0, layer_match=0.0),
+    steps=12_000,
+    batch_size=8,
+    lr=5e-4,
+    backbone_lr=1.5e-5,
+    betas=(0.9, 0.999),
+    warmup=0,
+    schedule="steps",
+    clip=0.0,
+    average=0.0,
+    validate_every=2000,
+    save_every=2000,
+)
 
 
 def train(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
     from normmatch.data.catalog import load_splits
-    from normmatch.training.trainer import train as run
+    from normmatch.training.devices import under_torchrun
 
     data = config.data
+    if config.devices > 1 and not under_torchrun():
+        start_processes(config)
+        return
+    from normmatch.training.trainer import train as run
+
     run(config, load_splits(data.name, data.root, data.protocol, config.model.image_size))
+
+
+def start_processes(config: TrainConfig) -> None:
+    """Run this command once for each device, by torchrun; what can be refused is refused before."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    from normmatch.data.catalog import load_splits
+    from normmatch.training.devices import check_devices
+    from normmatch.training.start import find_start
+
+    check_devices(config)
+    find_start(config)
+    load_splits(config.data.name, config.data.root, config.data.protocol, config.model.image_size)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
+    command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *sys.argv[1:]]
+    try:
+        run.main(command)
+    except ChildFailedError as error:
+        sys.exit(max(failure.exitcode for failure in error.failures.values()))
+    except SignalException as error:  # it has passed the signal on and waited
+        sys.exit(128 + error.sigval)
+
+
+def default_config(name: str) -> TrainConfig:
+    """What `normmatch train NAME` does without options."""
+    recipe = PAPER if name.startswith("paper") else TrainConfig(out=tyro.MISSING)
+    return TrainConfig(**{**vars(recipe), "model": PRESETS[name]})
 
 
 PRESET_COMMANDS: Any = Union[  # noqa: UP007 - one command for each preset, with its values as the defaults
@@ -23,7 +76,7 @@ PRESET_COMMANDS: Any = Union[  # noqa: UP007 - one command for each preset, with
             TrainConfig,
             subcommand(
                 name,
-                default=TrainConfig(out=tyro.MISSING, model=model),
+                default=default_config(name),
                 description=f"{model.backbone} at {model.image_size} px.",
             ),
         ]

@@ -1,6 +1,8 @@
 """Training checkpoints: tensors in one safetensors file, numbers in its metadata; nothing pickled, all or nothing."""
 
 import json
+import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,34 @@ def save(path: Path, state: dict[str, Any], keep: int) -> None:
     try:
         with whole_file(path) as partial:
             save_file(tensors, partial, metadata={"values": json.dumps(values)})
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())  # on the disk before it has its name, and before an older one goes
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"checkpoint {path} cannot be written ({error}); the last one is still there") from error
-    for old in sorted(path.parent.glob("step-*.safetensors"))[:-keep]:
+    for old in all_in(path.parent)[:-keep]:
         old.unlink()
 
 
-def latest(folder: Path) -> Path | None:
-    """The newest checkpoint of a folder; names sort by step."""
-    return max(folder.glob("step-*.safetensors"), default=None)
+def all_in(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, the oldest first; names sort by step."""
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def newest(folder: Path) -> Path | None:
+    return max(all_in(folder), default=None)
+
+
+def load_newest(folder: Path) -> dict[str, Any] | None:
+    """The newest checkpoint of a folder; a damaged one is passed over for the one before it, with a warning."""
+    paths = all_in(folder)[::-1]
+    for path, before in zip(paths, [*paths[1:], None], strict=False):
+        try:
+            return load(path)
+        except WeightsError as error:
+            if before is None:
+                raise
+            warnings.warn(f"{error}; the run goes on from {before.name}", stacklevel=2)
+    return None
 
 
 def load(path: Path) -> dict[str, Any]:

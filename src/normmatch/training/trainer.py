@@ -1,177 +1,151 @@
-"""Training: setup, then one visible loop of steps, validations and checkpoints.
+"""Training: setup, then one visible loop of steps, checkpoints and validations.
 
 Everything random is a function of (seed, step): the batch is (see `TrainBatches`), and the generators are seeded anew
-at every step. So a run that is stopped and resumed ends with the same weights as one that never stopped.
+at every step. So a run that is stopped, even killed, and resumed ends with the same weights as one that never stopped.
 """
 
 import copy
-import json
 import math
-import os
 import time
-import warnings
-from dataclasses import asdict
-from pathlib import Path
+from contextlib import closing
 from typing import Any, cast
 
 import torch
-from lightning_fabric import Fabric
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console
+from rich.progress import Progress
+from timm.layers import convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader
 
-from normmatch.config import LossConfig, TrainConfig
-from normmatch.data.batches import ImageBank, KeypointTable, TrainBatches, batch_images
+from normmatch.config import TrainConfig
+from normmatch.data.batches import KeypointTable, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
-from normmatch.io import whole_file
-from normmatch.losses import MatchingLoss
 from normmatch.metrics import mean_accuracy
-from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
+from normmatch.pretrained import first_line
 from normmatch.training import checkpoint
-from normmatch.training.frozen import describe_by_size, make_views
+from normmatch.training.devices import Processes, make_fabric
+from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch
+from normmatch.training.frozen import Views, make_views
+from normmatch.training.journal import Journal
+from normmatch.training.optimizer import make_optimizer, rate
+from normmatch.training.start import as_json, begin, claimed, find_start, make_model, warn_about
+from normmatch.training.step import TrainStep
+from normmatch.training.stop import LATE, REASONS, Stop
 
-CONFIG, LOG = "config.json", "log.jsonl"  # in the folder of a run
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
-MAY_CHANGE = {  # between a run and its resumption; anything else would end with other weights
-    "out", "resume", "minutes", "keep", "save_every", "validate_every", "validation_pairs", "compile", "accelerator",
-    "data.root", "data.workers",
-}  # fmt: skip
-
-
-class TrainStep(nn.Module):
-    """A batch in, losses and accuracy out: the part that is compiled and distributed."""
-
-    def __init__(self, model: NormMatch, loss: LossConfig, classes: Tensor | None = None) -> None:
-        super().__init__()
-        self.model = model
-        self.loss = MatchingLoss(loss, classes, model.config.dim)
-
-    def forward(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        points = {key: value for key, value in batch.items() if not key.startswith(("image", "features"))}
-        if "features0" in batch:  # a frozen backbone has seen the images before
-            return self.judge(describe_by_size(self.model.head, batch["features0"], batch["features1"], points), points)
-        return self.losses(*self.model.encode_pair(batch["image0"], batch["image1"]), points)
-
-    def losses(self, features0: Features, features1: Features, points: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.judge(self.model.head.describe(features0, features1, points), points)
-
-    def judge(self, output: dict[str, Tensor], points: dict[str, Tensor]) -> dict[str, Tensor]:
-        losses = self.loss(output, points)
-        with torch.no_grad():  # by plain arg-max: Sinkhorn is for evaluation
-            similarity = output["similarity"].masked_fill(~points["mask1"].unsqueeze(1), -2.0)
-            known = points["matches0"] >= 0
-            right = known & (similarity.argmax(2) == points["matches0"])
-            accuracy = right.sum() / known.sum().clamp_min(1)
-        return {**losses, "accuracy": accuracy}
-
-    def compile(self) -> None:  # type: ignore[override]
-        """Compile the head with the losses as one graph, and a ViT's blocks as one that all of them share."""
-        self.losses = torch.compile(self.losses, dynamic=False)  # type: ignore[method-assign]
-        backbone = self.model.backbone
-        for part in backbone.net.blocks if _is_vit(backbone) else [backbone]:
-            part.compile(dynamic=False)
-
-
-def _is_vit(backbone: nn.Module) -> bool:
-    return isinstance(backbone, TimmBackbone) and backbone.patch > 1
 
 
 class Trainer:
-    """The state of a run: network, average, optimiser, position."""
+    """A run: network, average, optimiser, data, position. `state` is what a checkpoint holds."""
 
-    def __init__(self, config: TrainConfig, splits: dict[str, PreparedSplit]) -> None:
+    def __init__(self, config: TrainConfig, splits: dict[str, PreparedSplit], state: dict[str, Any] | None = None):
         self.config, self.splits = config, splits
         self.fabric = make_fabric(config)
+        self.processes, self.device = Processes(self.fabric), self.fabric.device
+        self.step, self.seconds = 0, 0.0  # seconds of training, over all resumptions
+        self.lap, self.lap_step = time.monotonic(), 0
+        self._setup_network(state)
+        self._setup_data()
+        self.recent: list[Tensor] = []  # losses since the last line of the log, on the device
+
+    def _setup_network(self, state: dict[str, Any] | None) -> None:
+        config = self.config
         torch.manual_seed(config.seed)
         torch.set_float32_matmul_precision("high")
-        self.batches = splits["train"]  # what batches are drawn from
-        classes = torch.from_numpy(KeypointTable(splits["train"]).classes)
-        module = TrainStep(NormMatch(config.model), config.loss, classes)
-        self.optimizer = make_optimizer(module, config, fused=self.fabric.device.type == "cuda")
-        self.head_parameters = [p for p in module.model.head.parameters() if p.requires_grad]
+        classes = torch.from_numpy(KeypointTable(self.splits["train"]).classes)
+        module = TrainStep(make_model(config, state), config.loss, classes)
+        if self.processes.several and self.device.type == "cuda":
+            module = cast(TrainStep, convert_sync_batchnorm(module))  # statistics of the whole batch
         self.model = module.model
+        optimizer = make_optimizer(module, config, fused=self.device.type == "cuda")
+        self.head_parameters = [p for p in self.model.head.parameters() if p.requires_grad]
         if config.compile:
             module.compile()
-        self.module, self.optimizer = self.fabric.setup(module, self.optimizer)
+        self.module, self.optimizer = self.fabric.setup(module, optimizer)
         self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
-        self.step = 0
-        self.seconds = 0.0  # of training, over all resumptions
-        most = max(len(item.names) for item in splits["train"].objects)
-        self.points = -(-most // 8) * 8  # one shape for all batches, so that nothing is compiled twice
-        self.bank = None if config.views else make_bank(splits["train"], self.fabric.device)
-        self.views = None
-        if config.views:
-            folder = config.data.root / "prepared"
-            self.views = make_views(self.model.backbone.eval(), splits["train"], config.augment, config.views, folder)
-            self.batches = self.views.split
-        self.fewest = get_protocol(config.data.protocol).fewest_shared
+        if state:
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.module.load_state_dict(state["module"])
+            self.average.load_state_dict(state["average"])
+            self.optimizer.load_state_dict(state["optimizer"])
+
+    def _setup_data(self) -> None:
+        config, train, val = self.config, self.splits["train"], self.splits["val"]
+        fewest = get_protocol(config.data.protocol).fewest_shared
         self.validation = sample_pair_list(
-            splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, self.fewest, strict=False
+            val, config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
         )
         self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
-
-    def fit(self) -> None:
-        """Train up to the last step, or until the time is up."""
-        config, started, before = self.config, time.monotonic(), self.seconds
-        loader = self._loader()
-        with _progress() as progress:
-            bar = progress.add_task("training", total=config.steps, completed=self.step, note="")
-            for batch in loader:
-                logs = self._train_step(batch)
-                self.step += 1
-                self.seconds = before + time.monotonic() - started
-                if self.step % 20 == 0 or self.step == config.steps:
-                    note = self._log(logs)
-                    progress.update(bar, completed=self.step, note=note)
-                last = self.step == config.steps
-                late = bool(config.minutes) and time.monotonic() - started > 60 * config.minutes
-                if self.step % config.validate_every == 0 or last:
-                    progress.console.print(self._validate())
-                if self.step % config.save_every == 0 or last or late:
-                    self.save()
-                if late:
-                    progress.console.print(f"time is up at step {self.step}; --resume continues")
-                    break
-
-    def _loader(self) -> DataLoader:
-        batches = TrainBatches(
-            self.batches,
-            self.config.batch_size,
-            self.config.seed,
-            self.config.data.sampling,
-            None if self.views else self.config.augment,
-            min_shared=self.fewest,
-            with_images=self.bank is None and self.views is None,
-            points=self.points,
+        self.views = self._see_views() if config.views else None
+        self.bank = None if self.views else make_bank(train, self.device)
+        most = max(len(item.names) for item in train.objects)
+        self.batches = TrainBatches(
+            self.views.split if self.views else train,
+            config.batch_size,
+            config.seed,
+            config.data.sampling,
+            None if self.views else config.augment,
+            min_shared=fewest,
+            points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
         )
-        for reason, count in batches.skipped.items():
-            warnings.warn(f"{reason} ({count:,} times)", stacklevel=2)
-        workers = min(self.config.data.workers, os.cpu_count() or 1)
-        return DataLoader(
-            batches,
-            batch_size=None,
-            sampler=range(self.step, self.config.steps),
-            num_workers=workers,
-            pin_memory=self.fabric.device.type == "cuda",
-            prefetch_factor=8 if workers else None,
-        )
+
+    def _see_views(self) -> Views:
+        """What the frozen backbone sees; the first process looks, the others read what it has kept."""
+        arguments = (self.model.backbone.eval(), self.splits["train"], self.config.augment, self.config.views)
+        folder = self.config.data.root / "prepared"
+        if self.processes.several:
+            self.processes.first(lambda: make_views(*arguments, folder))
+        return make_views(*arguments, folder, progress=self.fabric.is_global_zero)
+
+    def fit(self) -> int:
+        """Train up to the last step, or until there is a reason to stop; returns that reason, or 0 at the end."""
+        config, reason = self.config, 0
+        pixels = self.splits["train"] if self.bank is None and self.views is None else None
+        shares = Shares(self.batches, self.fabric.global_rank, self.fabric.world_size, pixels)
+        loader = make_loader(shares, config, self.step, pinned=self.device.type == "cuda")
+        self.journal = Journal(config.out, self.step, self.fabric.is_global_zero, config.tensorboard)
+        with Stop(config.minutes) as stop, self.journal.bar(config.steps, self.step) as bar:
+            self._validate_when_due(bar)  # if it was killed in the validation
+            self.lap, self.lap_step = time.monotonic(), self.step
+            with closing(prefetch(loader, self.device)) as batches:
+                for batch in batches:
+                    logs = self._train_step(batch)
+                    self.step += 1
+                    last = self.step == config.steps
+                    bar.update(bar.task_ids[0], completed=self.step)
+                    if self.step % config.log_every == 0 or last:
+                        bar.update(bar.task_ids[0], note=self._log(logs))
+                    reason = self._reason(stop)
+                    if self.step % config.save_every == 0 or last or reason:
+                        self.save()
+                    if reason:
+                        bar.console.print(f"{REASONS[reason]} at step {self.step}; --resume continues")
+                        break
+                    self._validate_when_due(bar)
+        self.journal.close()
+        return reason
+
+    def _reason(self, stop: Stop) -> int:
+        """Why to stop now. Processes agree about it, for which they wait for their GPUs: not every step."""
+        if self.processes.several and self.device.type == "cuda" and self.step % self.config.log_every:
+            return 0
+        return self.processes.largest(stop.reason())
 
     def _train_step(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        torch.manual_seed(self.config.seed * 1_000_003 + self.step)
+        """One step. Nothing in it waits for the device."""
+        torch.manual_seed(self.config.seed * 1_000_003 + self.step + 7_919 * self.fabric.global_rank)
         self.module.train()
         if not self.config.backbone_lr:
             self.model.backbone.eval()  # a frozen batch norm keeps its statistics too
-        batch = {key: value.to(self.fabric.device, non_blocking=True) for key, value in batch.items()}
         inputs = self._inputs(batch)
         kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index", "image"))}
-        factor = schedule(self.step, self.config)
+        factor = rate(self.step, self.config)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
         logs = self.module({**kept, **inputs})
@@ -182,14 +156,16 @@ class Trainer:
         self.optimizer.zero_grad()
         self.model.normalize_weights()
         self.average.update_parameters(self.model)
+        self.recent.append(logs["loss"].detach())
         return {key: value.detach() for key, value in logs.items()}
 
     def _inputs(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         """What the network sees of both images: their pixels, or what a frozen backbone saw in them."""
         if self.views:
             return {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
+        pairs = len(batch["mask0"])  # behind them may be images that only lend pixels
         image0, image1 = batch_images(batch, self.bank)
-        return {"image0": image0, "image1": image1}
+        return {"image0": image0[:pairs], "image1": image1[:pairs]}
 
     def averaged(self) -> NormMatch:
         """A copy of the averaged network, its matrices back on the sphere; the running average stays as it is."""
@@ -199,146 +175,83 @@ class Trainer:
 
     def _log(self, logs: dict[str, Tensor]) -> str:
         """Write a line to the log, and say it in short. Reading the numbers waits for the device: not every step."""
-        values = {key: float(value) for key, value in logs.items()}
-        if not math.isfinite(values["loss"]):
-            raise ConfigError(f"the loss is {values['loss']} at step {self.step}; try a smaller lr")
-        rate = self.step * self.config.batch_size / self.seconds
-        self._write({"step": self.step, "seconds": self.seconds, "pairs_per_second": rate, **values})
-        return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {rate:.0f} pairs/s"
+        self._check_finite()
+        values = dict(zip(logs, self.processes.mean(torch.stack(list(logs.values()))).tolist(), strict=True))
+        now = time.monotonic()
+        seconds, steps = now - self.lap, self.step - self.lap_step
+        self.seconds, self.lap, self.lap_step = self.seconds + seconds, now, self.step
+        speed = steps * self.config.batch_size / seconds
+        self.journal.write({"step": self.step, "seconds": self.seconds, "pairs_per_second": speed, **values})
+        return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {speed:.0f} pairs/s"
 
-    def _validate(self) -> str:
+    def _check_finite(self) -> None:
+        """Stop at a loss that is not finite, before a checkpoint has it, and keep its batch to look at."""
+        losses = self.processes.mean(torch.stack(self.recent)).tolist() if self.recent else []
+        first = self.step - len(losses)
+        self.recent = []
+        bad = [(first + i, loss) for i, loss in enumerate(losses) if not math.isfinite(loss)]
+        if bad:
+            step, loss = bad[0]
+            file = self.config.out / f"bad-batch-{step:07d}.safetensors"
+            pixels = None if self.views else self.splits["train"]
+            self.processes.first(lambda: keep_batch(Shares(self.batches, 0, 1, pixels)[step], file))
+            raise ConfigError(f"the loss is {loss} at step {step}; its batch is in {file}; try a smaller lr")
+
+    def _validate_when_due(self, bar: Progress) -> None:
+        if self.step and (self.step == self.config.steps or self.step % self.config.validate_every == 0):
+            self.processes.first(lambda: None if self.journal.validated(self.step) else self._validate(bar.console))
+            self.lap = time.monotonic()
+
+    def _validate(self, console: Console) -> None:
         model, split, sampling = self.averaged(), self.splits["val"], self.config.data.sampling
         bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
         if not self.config.backbone_lr:  # it will see the same next time
             self.validation_bank = bank
-        by_class = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank).accuracy()
+        said = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank)
+        by_class = said.accuracy()
         mean = mean_accuracy(by_class)
-        self._write({"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class})
-        return f"step {self.step}: validation accuracy {100 * mean:.2f}"
-
-    def _write(self, line: dict[str, Any]) -> None:
-        with (self.config.out / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        line = {"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class}
+        self.journal.write(line)
+        self.journal.show_pairs(split, said, self.step)
+        console.print(f"step {self.step}: validation accuracy {100 * mean:.2f}")
 
     def save(self) -> None:
+        """Write a checkpoint: all that the rest of the run depends on."""
+        self._check_finite()
         state = {
             "step": self.step,
-            "seconds": self.seconds,
-            "config": json.loads(to_json(self.config)),
+            "seconds": self.seconds + time.monotonic() - self.lap,
+            "min_score": self.model.config.min_score,
+            "config": as_json(self.config),
             "module": self.module.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
         }
-        checkpoint.save(self.config.out / f"step-{self.step:07d}.safetensors", state, self.config.keep)
-
-    def restore(self, path: Path) -> None:
-        state = checkpoint.load(path)
-        saved, ours = (_flat(config) for config in (state["config"], json.loads(to_json(self.config))))
-        for key in sorted(ours.keys() - MAY_CHANGE):
-            if saved.get(key) != ours[key]:
-                was = f"{key} {saved.get(key)}, not {ours[key]}"
-                raise ConfigError(f"the run in {path.parent} was started with {was}; resume it as it was")
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.module.load_state_dict(state["module"])
-        self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-
-
-def make_fabric(config: TrainConfig) -> Fabric:
-    """The device and the arithmetic, by Lightning Fabric."""
-    if config.accelerator == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("accelerator is cuda, but there is no such device here; expected auto or cpu")
-    if config.accelerator == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("accelerator is mps, but there is no such device here; expected auto or cpu")
-    cuda = torch.cuda.is_available() and config.accelerator in ("auto", "cuda")
-    precision = ("bf16-mixed" if cuda else "32-true") if config.precision == "auto" else config.precision
-    fabric = Fabric(accelerator=config.accelerator, devices=1, precision=precision)
-    fabric.launch()
-    return fabric
-
-
-def make_bank(split: PreparedSplit, device: torch.device) -> ImageBank | None:
-    """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
-    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
-        return None
-    return ImageBank(split.images, device)
-
-
-def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch.optim.Optimizer:
-    """AdamW with a rate for the backbone and one for the rest; each group knows its peak rate."""
-    module.model.backbone.requires_grad_(config.backbone_lr > 0)
-    backbone = list(module.model.backbone.parameters())
-    rest = [*module.model.head.parameters(), *module.loss.parameters()]
-    groups = [
-        (rest, config.lr, 0.0),
-        ([p for p in backbone if p.ndim > 1], config.backbone_lr, config.weight_decay),
-        ([p for p in backbone if p.ndim <= 1], config.backbone_lr, 0.0),
-    ]
-    trained = [([p for p in params if p.requires_grad], peak, decay) for params, peak, decay in groups]
-    return torch.optim.AdamW(
-        [{"params": params, "peak": peak, "weight_decay": decay} for params, peak, decay in trained if params],
-        lr=config.lr,
-        betas=config.betas,
-        fused=fused,
-    )
-
-
-def schedule(step: int, config: TrainConfig) -> float:
-    """The share of the peak rate at a step: a linear rise, then half a cosine down to zero."""
-    if step < config.warmup:
-        return (step + 1) / config.warmup
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return 0.5 * (1 + math.cos(math.pi * done))
-
-
-def to_json(config: TrainConfig) -> str:
-    return json.dumps(asdict(config), default=str, indent=2)
+        path = self.config.out / f"step-{self.step:07d}.safetensors"
+        self.processes.first(lambda: checkpoint.save(path, state, self.config.keep))
 
 
 def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
-    """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average."""
+    """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average.
+
+    SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
+    """
+    state = find_start(config)
     try:
-        return _train(config, splits)
+        with claimed(config.out):
+            trainer = Trainer(config, splits, state)
+            warn_about(trainer.batches, config.batch_size)
+            trainer.processes.first(lambda: begin(config, resumed=state is not None))
+            reason = trainer.fit()
+            if reason > LATE:
+                raise SystemExit(128 + reason)
+            model = trainer.averaged()
+            if not reason:
+                trainer.processes.first(lambda: model.save_pretrained(config.out))
+            return model
     except OSError as error:
         raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
-
-
-def _train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
-    last = checkpoint.latest(config.out)
-    if last and not config.resume:
-        raise ConfigError(f"{config.out} holds another run; give --resume to continue it, or another --out")
-    if config.resume and not last:
-        raise ConfigError(f"{config.out} holds no checkpoint to resume from; start it without --resume")
-    if not last and config.out.is_dir() and {path.name for path in config.out.iterdir()} - {CONFIG, LOG}:
-        raise ConfigError(f"{config.out} holds something else; expected a new or empty folder for a run")
-    config.out.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, splits)
-    if last:
-        trainer.restore(last)
-    else:
-        (config.out / LOG).unlink(missing_ok=True)  # of a run that ended before its first checkpoint
-        with whole_file(config.out / CONFIG) as file:
-            file.write_text(to_json(config), encoding="utf-8")
-    trainer.fit()
-    model = trainer.averaged()
-    if trainer.step == config.steps:
-        model.save_pretrained(config.out)
-    return model
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their names on the command line, such as model.dim."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DataError(f"a process that prepares batches has died: {first_line(error)}") from error

@@ -1,0 +1,57 @@
+"""What is trained and how fast: frozen parts, AdamW with a rate for the backbone and one for the rest, schedules."""
+
+import math
+
+import torch
+from torch import nn
+
+from normmatch.config import TrainConfig
+from normmatch.errors import ConfigError
+from normmatch.training.step import TrainStep, vit_blocks
+
+FALLS = (2 / 6, 5 / 6)  # of the run, after which the paper's rate falls: epochs 2 and 5 of its 6
+FALL = 0.1
+
+
+def freeze(backbone: nn.Module, config: TrainConfig) -> None:
+    """Mark what is trained in the backbone: all, nothing, or a ViT's blocks from `config.freeze` on and its norm."""
+    backbone.requires_grad_(config.backbone_lr > 0)
+    if not config.freeze:
+        return
+    blocks = vit_blocks(backbone)
+    if config.freeze >= len(blocks):
+        there = f"has {len(blocks)} blocks" if blocks else "is no ViT"
+        expected = f"fewer, or backbone_lr 0 for all of it (it {there})" if blocks else f"0, as it {there}"
+        raise ConfigError(f"freeze is {config.freeze} for {config.model.backbone}; expected {expected}")
+    backbone.net.requires_grad_(False)  # type: ignore[union-attr]
+    for part in [*blocks[config.freeze :], backbone.net.norm]:  # type: ignore[union-attr]
+        part.requires_grad_(config.backbone_lr > 0)  # type: ignore[union-attr]
+
+
+def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch.optim.Optimizer:
+    """AdamW over what is trained; each group knows its peak rate."""
+    freeze(module.model.backbone, config)
+    backbone = list(module.model.backbone.parameters())
+    rest = [*module.model.head.parameters(), *module.loss.parameters()]
+    groups = [
+        (rest, config.lr, 0.0),
+        ([p for p in backbone if p.ndim > 1], config.backbone_lr, config.weight_decay),
+        ([p for p in backbone if p.ndim <= 1], config.backbone_lr, 0.0),
+    ]
+    trained = [([p for p in params if p.requires_grad], peak, decay) for params, peak, decay in groups]
+    return torch.optim.AdamW(
+        [{"params": params, "peak": peak, "weight_decay": decay} for params, peak, decay in trained if params],
+        lr=config.lr,
+        betas=config.betas,
+        fused=fused,
+    )
+
+
+def rate(step: int, config: TrainConfig) -> float:
+    """The share of the peak rate at a step: a linear rise, then half a cosine down to zero, or the paper's steps."""
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    if config.schedule == "steps":
+        return FALL ** sum(step >= share * config.steps for share in FALLS)
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return 0.5 * (1 + math.cos(math.pi * done))

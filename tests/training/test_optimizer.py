@@ -1,0 +1,81 @@
+"""What is trained, and how fast."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from normmatch.config import PRESETS, LossConfig, ModelConfig, TrainConfig
+from normmatch.errors import ConfigError
+from normmatch.model.matcher import NormMatch
+from normmatch.training.optimizer import make_optimizer, rate
+from normmatch.training.step import TrainStep
+
+VIT = replace(PRESETS["tiny"], backbone="test_vit", backbone_layers=(2, 5), image_size=64, dim=16)
+
+
+def optimized(model: ModelConfig, **changes: object) -> tuple[TrainStep, torch.optim.Optimizer]:
+    config = TrainConfig(out=Path(), model=model, **changes)  # type: ignore[arg-type]
+    step = TrainStep(NormMatch(model), config.loss)
+    return step, make_optimizer(step, config, fused=False)
+
+
+def test_cosine_rises_and_falls() -> None:
+    run = TrainConfig(out=Path(), steps=100, warmup=10)
+    rates = [rate(step, run) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == rates[10] == 1.0
+    assert rates == sorted(rates[:10]) + sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.001
+
+
+def test_steps_are_the_papers() -> None:
+    """A tenth after epoch 2 and again after epoch 5 of 6, of 2,000 steps each."""
+    run = TrainConfig(out=Path(), steps=12_000, warmup=0, schedule="steps")
+    epochs = [{round(rate(step, run), 6) for step in range(2000 * e, 2000 * e + 2000, 1)} for e in range(6)]
+    assert epochs == [{1.0}, {1.0}, {0.1}, {0.1}, {0.1}, {0.01}]
+    assert rate(0, replace(run, warmup=10)) == pytest.approx(0.1)
+
+
+def test_a_frozen_backbone_has_no_group() -> None:
+    step, optimizer = optimized(PRESETS["tiny"], backbone_lr=0.0)
+    assert [group["peak"] for group in optimizer.param_groups] == [7e-4]
+    assert not any(p.requires_grad for p in step.model.backbone.parameters())
+
+
+def test_frozen_blocks_get_no_gradient_and_the_others_do() -> None:
+    step, optimizer = optimized(VIT, freeze=2)
+    net = step.model.backbone.net
+    features = step.model.encode(torch.rand(1, 3, 64, 64))
+    (features.pooled.sum() + features.maps[0].sum()).backward()
+    trained = {name for name, p in net.named_parameters() if p.grad is not None}
+    assert trained == {
+        n for n, _ in net.named_parameters() if n.startswith(("blocks.2", "blocks.3", "blocks.4", "blocks.5", "norm"))
+    }
+    in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert all((id(p) in in_groups) == (name in trained) for name, p in net.named_parameters())
+
+
+@pytest.mark.parametrize(("model", "blocks", "message"), [
+    (VIT, 6, "freeze is 6 for test_vit; expected fewer, or backbone_lr 0 for all of it"),
+    (PRESETS["tiny"], 1, "freeze is 1 for test_resnet; expected 0, as it is no ViT"),
+])  # fmt: skip
+def test_blocks_that_cannot_be_frozen(model: ModelConfig, blocks: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        optimized(model, freeze=blocks)
+
+
+@pytest.mark.parametrize("loss", [LossConfig(), LossConfig(contrastive=False), LossConfig(learn_temperature=False)])
+@pytest.mark.parametrize("model", [VIT, PRESETS["tiny"]], ids=["vit", "resnet"])
+def test_everything_that_is_trained_gets_a_gradient(model: ModelConfig, loss: LossConfig) -> None:
+    """Or several processes would wait for it."""
+    model = replace(model, image_size=64, dim=16, shared_streams=False)
+    step, _ = optimized(model, loss=loss)
+    points = {f"keypoints{i}": 64 * torch.rand(2, 5, 2) for i in "01"}
+    points |= {f"mask{i}": torch.ones(2, 5, dtype=torch.bool) for i in "01"}
+    points |= {f"adjacency{i}": torch.ones(2, 5, 5, dtype=torch.bool) for i in "01"}
+    images = {f"image{i}": torch.rand(2, 3, 64, 64) for i in "01"}
+    step({**points, **images, "matches0": torch.arange(5).repeat(2, 1)})["loss"].backward()
+    missing = [name for name, p in step.named_parameters() if p.requires_grad and p.grad is None]
+    assert missing == []
