@@ -146,3 +146,8 @@ def test_a_pair_without_true_matches_says_nothing() -> None:
     assert 0 < pck_result(lonely)["0.1"] <= 1
     with pytest.raises(DataError, match="no pair has keypoints in common"):
         accuracy_result(replace(predictions, truth0=np.full(6, -1)))
+
+
+def test_the_title_tells_how_the_data_were_read() -> None:
+    sheets = make_sheets(make_report([make_predictions(sampling="intersection", reading=[16, None, ["truncation=0"]])]))
+    assert "grid of 16, only truncation=0" in sheets[0].title

@@ -13,10 +13,7 @@ from normmatch.metrics import mean_and_deviation
 
 Result = dict[str, Any]
 CURVE_STEP = 20  # of the curve's thresholds every twentieth is printed
-PEERS = (
-    "NMT, COMMON, BBGM, GMTR: as printed in the paper, the peers' rows under their own authors' rules and with epochs "
-    "chosen on the test set; ours: chosen on validation, fixed pairs."
-)
+AS_PRINTED = "as printed in the paper, each under its own authors' rules, with its best epoch chosen on the test set"
 
 
 def make_report(said: Sequence[Predictions], calibrations: Sequence[Result] = ()) -> Result:
@@ -69,7 +66,10 @@ def summarize(group: Sequence[Result]) -> Result:
         for level in levels
     }
     return {
-        **{key: first[key] for key in ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter")},
+        **{
+            key: first[key]
+            for key in ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")
+        },
         "left_out": first.get("left_out", []),
         "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
         "weights": [result["weights"] for result in group],
@@ -115,7 +115,7 @@ def accuracy_sheet(summary: Result) -> Sheet:
     if summary["left_out"]:
         notes.append(f"no pair to evaluate in {', '.join(summary['left_out'])}, so the mean is without")
     if rows:
-        notes.append(PEERS)
+        notes.append(f"{', '.join(rows)}: {AS_PRINTED}")
     return Sheet(f"accuracy in %: {_title(summary)}", columns, table, notes, sums_up=True)
 
 
@@ -185,6 +185,10 @@ def calibration_sheet(found: Result) -> Sheet:
 def _title(result: Result) -> str:
     points = "" if result["sampling"] == "intersection" else f", {result['sampling']} points"
     noise = f", jitter {result['jitter']:g} px" if result["jitter"] else ""
+    grid, magnitude, only = result["reading"]
+    points += f", grid of {grid}" if grid else ""
+    points += f", magnitude {magnitude[0]:g} to {magnitude[1]:g}" if magnitude else ""
+    points += f", only {' '.join(only)}" if only else ""
     rules = f"{result['split']}, protocol {result['protocol']}"
     return f"{result['dataset']} {rules}, {result['pairs']:,} pairs{points}{noise}"
 
