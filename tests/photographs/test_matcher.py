@@ -26,7 +26,7 @@ def model() -> NormMatch:
 
 @pytest.fixture
 def matcher(model: NormMatch) -> Matcher:
-    return Matcher(model, device="cpu")
+    return Matcher(model, device="cpu", precision="float32")
 
 
 def assert_same(result: dict[str, np.ndarray], expected: dict[str, np.ndarray], atol: float = 1e-4) -> None:

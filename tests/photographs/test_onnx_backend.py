@@ -43,7 +43,7 @@ def assert_same(result: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
 @pytest.mark.parametrize("options", [{}, {"one_to_one": True}, {"mutual": True}, {"min_score": 0}], ids=str)
 def test_the_same_answers_as_torch(matcher: Matcher, exported_folder: Path, options: dict[str, Any]) -> None:
     pairs = make_pairs((7, 12), (1, 1), (20, 3), (0, 4), (2, 9))
-    expected = Matcher(exported_folder, device="cpu").match_batch(pairs, **options)
+    expected = Matcher(exported_folder, device="cpu", precision="float32").match_batch(pairs, **options)
     for result, other in zip(matcher.match_batch(pairs, **options), expected, strict=True):
         assert_same(result, other)
 
@@ -51,7 +51,7 @@ def test_the_same_answers_as_torch(matcher: Matcher, exported_folder: Path, opti
 def test_every_pair_of_a_set(matcher: Matcher, exported_folder: Path) -> None:
     images, keypoints = [photograph(i) for i in range(3)], [points(i, 4 + i) for i in range(3)]
     boxes = [None, (2, 3, 116, 76), None]
-    expected = Matcher(exported_folder, device="cpu").match_many(images, keypoints, boxes)
+    expected = Matcher(exported_folder, device="cpu", precision="float32").match_many(images, keypoints, boxes)
     results = matcher.match_many(images, keypoints, boxes)
     assert results.keys() == expected.keys()
     for key, result in results.items():

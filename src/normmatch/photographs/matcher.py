@@ -17,6 +17,7 @@ import numpy as np
 
 from normmatch.errors import ConfigError, InputError
 from normmatch.model.delaunay import pad_points
+from normmatch.photographs.ahead import ahead
 from normmatch.photographs.choose import choose
 from normmatch.photographs.views import MAX_POINTS, View, make_view
 
@@ -68,7 +69,7 @@ class Matcher:
         device: auto, cpu, cuda or mps; auto is cuda where there is one.
         backend: what runs the network: torch, or onnx, which needs no torch.
         compile: compile the network with torch; it pays from a few hundred pairs on.
-        precision: of the backbone: auto, float32 or bfloat16; auto is bfloat16 on cuda only.
+        precision: of the backbone: auto, float32, bfloat16 or float16; auto is the fastest that the device has.
         cache: how many encoded images are remembered, by their content.
     """
 
@@ -137,8 +138,7 @@ class Matcher:
         """
         options = self._options(one_to_one, mutual, min_score)
         results: list[Result] = []
-        for chunk in _chunks((Pair(*pair) for pair in pairs), PAIR_BATCH):
-            views = [self._views(pair) for pair in chunk]
+        for views in _chunks(ahead(self._views, (Pair(*pair) for pair in pairs), PAIR_BATCH), PAIR_BATCH):
             needed = [view for pair in views if all(len(v.keypoints) for v in pair) for view in pair]
             features = self._encode(needed)
             results += self._match(views, features, options)
