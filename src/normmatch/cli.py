@@ -25,7 +25,11 @@ DataCommand = (
     | Annotated[Any, subcommand("prepare", constructor=data.prepare)]
     | Annotated[Any, subcommand("check", constructor=data.check)]
 )
-BenchCommand = Annotated[Any, subcommand("data", constructor=bench.data)] | Annotated[None, tyro.conf.Suppress]
+BenchCommand = (
+    Annotated[Any, subcommand("model", constructor=bench.model)]
+    | Annotated[Any, subcommand("train", constructor=bench.train)]
+    | Annotated[Any, subcommand("data", constructor=bench.data)]
+)
 
 
 def _group(name: str, commands: Any, description: str) -> Any:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from normmatch.benchmark import bench_data
+from normmatch.bench.data import bench_data
 from normmatch.config import AugmentConfig
 from normmatch.data.batches import EvalBatches, ImageBank, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list

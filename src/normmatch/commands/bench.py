@@ -1,9 +1,17 @@
 """`normmatch bench`: measure speed."""
 
+from typing import TYPE_CHECKING, Literal
+
 from tyro.conf import Positional
 
-from normmatch.commands.options import Number, Root
+from normmatch.commands.options import Folder, Number, Root
 from normmatch.config import DatasetName, ProtocolName
+from normmatch.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 def data(
@@ -26,7 +34,7 @@ def data(
         workers: loader processes
         seconds: how long to measure
     """
-    from normmatch.benchmark import bench_data as run
+    from normmatch.bench.data import bench_data as run
     from normmatch.config import AugmentConfig
     from normmatch.data.catalog import load_splits
 
@@ -35,3 +43,99 @@ def data(
         rate = run(split, batch_size, workers, seconds, AugmentConfig(), with_images=with_images)
         pixels = "in each batch" if with_images else "on the device"
         print(f"{rate:,.0f} pairs/s with {workers} workers, the pixels {pixels}")
+
+
+def model(
+    presets: Positional[tuple[str, ...]] = ("small",),
+    device: DeviceName = "auto",
+    points: int = 20,
+    curve: tuple[int, ...] = (),
+    batches: tuple[int, ...] = (),
+    images: Number = None,
+    seconds: float = 1.0,
+    compile: bool = True,
+    weights: str = "",
+    out: Folder = None,
+) -> None:
+    """Measure how fast networks match: latency, stages, throughput, scaling, memory, each also compared with plain.
+
+    Args:
+        presets: which networks; their weights are random, speed is the same
+        device: what to measure on; auto is cuda where there is one
+        points: keypoints an image
+        curve: keypoints an image for the scaling of the head; 10 to 2,000 (500 on a CPU) if not given
+        batches: pairs at a time for the throughput; 1 to 256 (4 on a CPU) if not given
+        images: how many remembered images are matched with each other; 100 (8 on a CPU) if not given
+        seconds: about how long each figure is measured
+        compile: measure compiled networks as well
+        weights: a weights file in place of random weights, for the share of equal matches; with one preset
+        out: a folder for speed.json, speed.md and speed.png
+    """
+    from normmatch.bench.model import bench_model
+    from normmatch.bench.report import environment, markdown, write
+    from normmatch.bench.scene import variants
+
+    if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
+        raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
+    found = _device(device)
+    small = found.type == "cpu"
+    rows = []
+    for preset in dict.fromkeys(presets):
+        rows += bench_model(
+            preset,
+            found,
+            variants(found, compile),
+            points=points,
+            curve=curve or ((10, 20, 50, 100, 200, 500) if small else (10, 20, 50, 100, 200, 500, 1000, 2000)),
+            batches=batches or ((1, 2, 4) if small else (1, 2, 4, 8, 16, 32, 64, 128, 256)),
+            images=images or (8 if small else 100),
+            seconds=seconds,
+            weights=weights or None,
+        )
+        if out is not None:
+            write(rows, found, out)
+    print(markdown(rows, environment(found)))
+
+
+def train(
+    presets: Positional[tuple[str, ...]] = ("small",),
+    device: DeviceName = "auto",
+    batch_size: int = 64,
+    points: int = 24,
+    compile: bool = True,
+    seconds: float = 5.0,
+    out: Folder = None,
+) -> None:
+    """Measure how many pairs a second the training step takes, without the loader, and how busy the GPU is.
+
+    Args:
+        presets: which networks
+        device: what to measure on; auto is cuda where there is one
+        batch_size: pairs a step
+        points: keypoints an image
+        compile: compile the network, as training does
+        seconds: about how long to measure
+        out: a folder for train.json
+    """
+    from normmatch.bench.report import environment, markdown
+    from normmatch.bench.train import bench_train
+    from normmatch.io import write_json
+
+    if batch_size < 1 or points < 2 or not 0 < seconds < 3600:
+        raise ConfigError(f"batch_size {batch_size}, points {points}, seconds {seconds}; expected 1, 2, up to 3600")
+    found = _device(device)
+    rows = [
+        bench_train(preset, found, batch=batch_size, points=points, compile=compile, seconds=seconds)
+        for preset in dict.fromkeys(presets)
+    ]
+    if out is not None:
+        write_json(out / "train.json", {"environment": environment(found), "rows": rows})
+    print(markdown(rows, environment(found)))
+
+
+def _device(name: DeviceName) -> "torch.device":
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("the device is cuda, but there is none here; expected auto or cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""How fast each part is, measured the way it is used."""
+"""How many augmented training pairs a second the loader delivers, measured the way training uses it."""
 
 import time
 

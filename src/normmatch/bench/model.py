@@ -1,0 +1,211 @@
+"""How fast a network matches: latency, throughput, stages, scaling with points and batch, cached images, files.
+
+A result is a list of rows; a row is one figure of one way to run the network, in milliseconds a pair, and how many
+times faster that is than the plain network, measured in the same process a moment before.
+"""
+
+import itertools
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from normmatch.bench.scene import (
+    PHOTOGRAPH,
+    PLAIN,
+    Variant,
+    make_model,
+    make_network,
+    make_pairs,
+    make_plain,
+    without_graphs,
+    write_photographs,
+)
+from normmatch.bench.stages import stages
+from normmatch.bench.timing import Timing, measure, peak_memory
+from normmatch.errors import DeviceError
+from normmatch.model.backbone import Features
+from normmatch.model.fast import FastNetwork
+from normmatch.model.matcher import NormMatch
+from normmatch.model.sampling import Nodes
+from normmatch.photographs.matcher import Matcher
+
+Row = dict[str, Any]
+Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
+Encoder = Callable[[Tensor], Features]
+CACHED_BATCH = 256  # pairs of remembered images that are matched together
+
+
+def bench_model(
+    preset: str,
+    device: torch.device,
+    variants: Sequence[Variant],
+    *,
+    points: int = 20,
+    curve: Sequence[int] = (10, 20, 50, 100, 200, 500, 1000, 2000),
+    batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    images: int = 100,
+    seconds: float = 1.0,
+    weights: str | None = None,
+) -> list[Row]:
+    """All rows of a preset; the plain network comes first, as the measure of the others."""
+    model = make_model(preset, device, weights)
+    plain = make_plain(model)
+    rows: list[Row] = []
+    for variant in (None, *variants):
+        name = variant.name if variant else PLAIN
+        network = make_network(model, variant) if variant else FastNetwork(plain, precision="float32")
+        run: Runner = network.match if variant else _plain_runner(plain)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            found = [
+                *_latency(run, model, points, seconds),
+                *_stage_rows(network, model, points, seconds),
+                *_points_curve(run, network.encode, model, curve, seconds),
+                *_batch_curve(run, model, points, batches, seconds),
+                *_cached(network, model, points, images),
+                *_files(model, variant, points, seconds),
+            ]
+        for note in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+            warnings.warn(f"{preset}, {name}: {note}", stacklevel=2)
+        agreement = _agreement(run, _plain_runner(plain), model, points)
+        rows += [{"preset": preset, "variant": name, "agreement": agreement, **row} for row in found]
+    return _with_ratios(rows)
+
+
+def _plain_runner(plain: NormMatch) -> Runner:
+    device = next(plain.parameters()).device
+
+    @torch.inference_mode()
+    def run(data: dict[str, Any]) -> dict[str, Tensor]:
+        on_device = {key: value.to(device) if isinstance(value, Tensor) else value for key, value in data.items()}
+        return plain.match(on_device)
+
+    return run
+
+
+def _row(what: str, timing: Timing, points: int, batch: int, memory: float | None = None) -> Row:
+    """Times are for a pair, so that batches compare."""
+    return {
+        "what": what,
+        "points": points,
+        "batch": batch,
+        "ms": timing.median / batch,
+        "low": timing.low / batch,
+        "high": timing.high / batch,
+        "best": timing.best / batch,
+        "runs": timing.runs,
+        "pairs_per_second": 1000 * batch / timing.median,
+        "memory_mb": memory,
+    }
+
+
+def _latency(run: Runner, model: NormMatch, points: int, seconds: float) -> Iterator[Row]:
+    """One pair: images on the device and keypoints in, the graph made on the way, matches back on the CPU."""
+    device = next(model.parameters()).device
+    once = _caller(run, without_graphs(make_pairs(model, points, 1)))
+    yield _row("pair", measure(once, device, seconds), points, 1, peak_memory(once, device))
+
+
+def _stage_rows(network: FastNetwork, model: NormMatch, points: int, seconds: float) -> Iterator[Row]:
+    device = next(model.parameters()).device
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_photographs(Path(folder), 2)
+        for name, function in stages(network, model, points, files).items():
+            yield _row(f"stage: {name}", measure(function, device, seconds / 2), points, 1)
+
+
+def _points_curve(
+    run: Runner, encode: Encoder, model: NormMatch, curve: Sequence[int], seconds: float
+) -> Iterator[Row]:
+    """The head alone: everything after the backbone, graphs given, over numbers of keypoints."""
+    device = next(model.parameters()).device
+    for points in curve:
+        data: dict[str, Any] = make_pairs(model, points, 1)
+        data |= {f"features{i}": encode(data.pop(f"image{i}")) for i in "01"}
+        try:
+            once = _caller(run, data)
+            yield _row("head", measure(once, device, seconds / 2), points, 1, peak_memory(once, device))
+        except (torch.OutOfMemoryError, DeviceError):
+            return
+
+
+def _batch_curve(run: Runner, model: NormMatch, points: int, batches: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Throughput: images to matches, graphs given, as a loader would. It ends where memory does, or growth."""
+    device, best = next(model.parameters()).device, 0.0
+    for batch in batches:
+        try:
+            once = _caller(run, make_pairs(model, points, batch))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", ".* at a time are too many")  # halved batches are not this batch
+                row = _row("batch", measure(once, device, seconds), points, batch, peak_memory(once, device))
+        except (torch.OutOfMemoryError, DeviceError, UserWarning):
+            return
+        yield row
+        if row["pairs_per_second"] < 0.8 * best:
+            return
+        best = max(best, row["pairs_per_second"])
+
+
+def _caller(run: Runner, data: dict[str, Any]) -> Callable[[], Tensor]:
+    return lambda: run(data)["matches0"].cpu()
+
+
+def _cached(network: FastNetwork, model: NormMatch, points: int, images: int) -> Iterator[Row]:
+    """All pairs of images that are encoded and read at their keypoints already; their graphs are known too."""
+    if images < 2:
+        return
+    device = network.device
+    data = make_pairs(model, points, images)
+    features = network.encode(data["image0"][:1])  # one image does: what it shows costs nothing
+    first, second, pooled = (part.expand(images, *part.shape[1:]) for part in (*features.maps, features.pooled))
+    nodes = network.read(Features((first, second), pooled, features.size), data["keypoints0"])
+    views = {key: data[f"{key}0"].to(device) for key in ("keypoints", "mask", "adjacency")}
+    pairs = torch.tensor(list(itertools.combinations(range(images), 2)), device=device)  # (P, 2)
+
+    def all_pairs() -> None:
+        for chunk in pairs.split(CACHED_BATCH):
+            given = {f"{key}{i}": value[chunk[:, i]] for i in (0, 1) for key, value in views.items()}
+            sides = [Nodes(nodes.features[chunk[:, i]], nodes.pooled[chunk[:, i]]) for i in (0, 1)]
+            network.head(sides[0], sides[1], given)["matches0"].cpu()
+
+    all_pairs()
+    start = time.perf_counter()
+    all_pairs()
+    ms = 1000 * (time.perf_counter() - start)
+    yield _row("cached", Timing(ms, ms, ms, ms, 1), points, len(pairs))
+
+
+def _files(model: NormMatch, variant: Variant | None, points: int, seconds: float) -> Iterator[Row]:
+    """Two files to matches, by `Matcher`: nothing is remembered."""
+    device = next(model.parameters()).device
+    how = {"precision": variant.precision, "compile": variant.compile} if variant else {"precision": "float32"}
+    matcher = Matcher(model, device=str(device), cache=0, **how)  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_photographs(Path(folder), 2)
+        keypoints = [(torch.rand(points, 2) * torch.tensor(PHOTOGRAPH)).numpy() for _ in files]
+        timing = measure(lambda: matcher.match(*files, *keypoints), device, seconds)
+    yield _row("files", timing, points, 1)
+
+
+def _agreement(run: Runner, plain: Runner, model: NormMatch, points: int, pairs: int = 4) -> float:
+    """The share of keypoints for which a way to run the network finds the match that the plain one finds."""
+    found = []
+    for seed in range(pairs):
+        data = make_pairs(model, points, 1, seed)
+        found.append(run(data)["matches0"].cpu() == plain(data)["matches0"].cpu())
+    return torch.stack(found).float().mean().item()
+
+
+def _with_ratios(rows: list[Row]) -> list[Row]:
+    """How many times faster than the plain network each row is, where that could be measured."""
+    base = {(row["what"], row["points"], row["batch"]): row["ms"] for row in rows if row["variant"] == PLAIN}
+    for row in rows:
+        plain = base.get((row["what"], row["points"], row["batch"]))
+        row["ratio"] = plain / row["ms"] if plain else None
+    return rows

@@ -1,0 +1,94 @@
+"""What is timed: networks of a preset, plain and fast, and made-up pairs for them. Speed does not depend on weights."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from normmatch.config import PRESETS
+from normmatch.errors import ConfigError
+from normmatch.model.backbone import make_backbone
+from normmatch.model.fast import FastNetwork, choose_precision
+from normmatch.model.matcher import NormMatch, equal_points
+
+PHOTOGRAPH = (640, 480)  # width and height of the files
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run a network."""
+
+    precision: str  # of the backbone
+    head: str = "float32"  # precision of the rest
+    compile: bool = False
+
+    @property
+    def name(self) -> str:
+        head = "" if self.head == "float32" else f", head {self.head}"
+        return f"{self.precision}{head}{', compiled' if self.compile else ''}"
+
+
+PLAIN = "plain"  # eager float32, timm's own attention: what every figure is compared with
+
+
+def variants(device: torch.device, compile: bool) -> list[Variant]:
+    """The ways worth measuring on a device."""
+    if device.type != "cuda":
+        half = str(choose_precision("auto", device)).removeprefix("torch.")
+        found = [Variant(name) for name in dict.fromkeys(("float32", half))]
+        return [*found, Variant(half, compile=True)] if compile else found
+    found = [Variant("float32"), Variant("bfloat16")]
+    if compile:
+        found += [Variant(name, compile=True) for name in ("float32", "bfloat16", "float16")]
+        found += [Variant("bfloat16", "bfloat16", True), Variant("float16", "float16", True)]
+    return found
+
+
+def make_model(preset: str, device: torch.device, weights: str | None = None) -> NormMatch:
+    """A network of a preset with random weights, or the one of a weights file."""
+    if weights:
+        return NormMatch.from_pretrained(weights).to(device)
+    if preset not in PRESETS:
+        raise ConfigError(f"the preset is {preset!r}, expected one of {', '.join(PRESETS)}")
+    torch.manual_seed(0)
+    return NormMatch(replace(PRESETS[preset], backbone_weights="random")).to(device).eval()
+
+
+def make_plain(model: NormMatch) -> NormMatch:
+    """The same network with the backbone as timm wrote it."""
+    config = replace(model.config, backbone_weights="random")
+    plain = NormMatch(config)
+    plain.backbone = make_backbone(config.backbone, config.backbone_layers, config.image_size, "random", fused=False)
+    plain.load_state_dict(model.state_dict())
+    return plain.to(next(model.parameters()).device).eval()
+
+
+def make_network(model: NormMatch, variant: Variant) -> FastNetwork:
+    return FastNetwork(model, precision=variant.precision, head_precision=variant.head, compile=variant.compile)
+
+
+def make_pairs(model: NormMatch, points: int, batch: int, seed: int = 0) -> dict[str, Tensor]:
+    """Images (B, 3, S, S) on the network's device, and keypoints with their graphs on the CPU."""
+    rng = torch.Generator().manual_seed(seed)
+    size, device = model.config.image_size, next(model.parameters()).device
+    keypoints = {f"keypoints{i}": torch.rand(batch, points, 2, generator=rng) * size for i in "01"}
+    images = {f"image{i}": torch.rand(1, 3, size, size, generator=rng).to(device) for i in "01"}
+    return {**{k: v.repeat(batch, 1, 1, 1) for k, v in images.items()}, **equal_points(keypoints)}
+
+
+def without_graphs(pairs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in pairs.items() if key.startswith(("image", "keypoints"))}
+
+
+def write_photographs(folder: Path, count: int) -> list[Path]:
+    """JPEG files with some structure in them."""
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+        paths.append(folder / f"{i}.jpg")
+        coarse.resize(PHOTOGRAPH, Image.Resampling.BICUBIC).save(paths[-1], quality=90)
+    return paths

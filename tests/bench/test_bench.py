@@ -1,0 +1,135 @@
+"""The benchmarks: every figure is there, compared with the plain network, and written down with its origin."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from normmatch.bench import report
+from normmatch.bench.model import _batch_curve, bench_model
+from normmatch.bench.scene import Variant, make_model, make_network, make_pairs, make_plain, variants
+from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
+from normmatch.bench.train import bench_train
+from normmatch.cli import main
+from normmatch.errors import ConfigError, DeviceError
+from normmatch.model.fast import FastNetwork
+from normmatch.training.step import TrainStep
+
+CPU = torch.device("cpu")
+STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "transformer", "Sinkhorn and decoding"]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    how = {"points": 6, "curve": (4, 9), "batches": (1, 2), "images": 3, "seconds": 0.001}
+    return bench_model("tiny", CPU, [Variant("float32")], **how)
+
+
+def test_every_figure_is_there_for_every_way(rows: list[dict[str, Any]]) -> None:
+    for variant in ("plain", "float32"):
+        own = [(row["what"], row["points"], row["batch"]) for row in rows if row["variant"] == variant]
+        expected = [("pair", 6, 1), *((f"stage: {name}", 6, 1) for name in STAGES), ("head", 4, 1), ("head", 9, 1)]
+        expected += [("batch", 6, 1), ("batch", 6, 2), ("cached", 6, 3), ("files", 6, 1)]
+        assert own == expected
+
+
+def test_figures_are_compared_with_the_plain_network(rows: list[dict[str, Any]]) -> None:
+    plain = {(row["what"], row["points"], row["batch"]): row["ms"] for row in rows if row["variant"] == "plain"}
+    for row in rows:
+        assert 0 < row["best"] <= row["low"] <= row["ms"] <= row["high"]
+        assert row["pairs_per_second"] == pytest.approx(1000 / row["ms"])
+        assert row["ratio"] == pytest.approx(plain[row["what"], row["points"], row["batch"]] / row["ms"])
+        assert row["agreement"] == 1  # float32 changes no match
+
+
+def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    report.write(rows, CPU, tmp_path)
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert written["rows"] == rows
+    assert {"commit", "date", "device", "torch", "threads"} <= written["environment"].keys()
+    text = (tmp_path / "speed.md").read_text()
+    assert written["environment"]["device"] in text
+    assert text.count("\n| ") == len(rows) + 1
+    assert Image.open(tmp_path / "speed.png").size[0] > 500
+
+
+def test_the_plain_network_is_the_same_network() -> None:
+    model = make_model("tiny", CPU)
+    plain, data = make_plain(model), make_pairs(model, 5, 2)
+    with torch.no_grad():
+        expected, found = plain.match(data), make_network(model, Variant("float32")).match(data)
+    assert torch.equal(found["matches0"], expected["matches0"])
+
+
+def test_timing_leaves_the_warm_up_out() -> None:
+    calls: list[int] = []
+    timing = measure(lambda: calls.append(0), CPU, 0.0)
+    assert timing.runs == LEAST
+    assert len(calls) == LEAST + WARM_UP
+    assert peak_memory(lambda: None, CPU) is None
+
+
+def test_the_batch_curve_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that the network had to halve is no figure of that batch."""
+    model = make_model("tiny", CPU)
+    network = FastNetwork(model, precision="float32")
+    plain = network._backbone
+
+    def small(images: torch.Tensor) -> Any:
+        if len(images) > 4:
+            raise torch.OutOfMemoryError
+        return plain(images)
+
+    monkeypatch.setattr(network, "_backbone", small)
+    found = [row["batch"] for row in _batch_curve(network.match, model, 4, (1, 2, 4, 8), 0.001)]
+    assert found == [1, 2]  # two images a pair
+
+
+def test_a_training_step_is_measured_and_learns() -> None:
+    torch.manual_seed(0)
+    row = bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
+    assert row["pairs_per_second"] == pytest.approx(2000 / row["ms"])
+    assert row["gpu_busy"] is None
+    assert "train" in report.markdown([row], report.environment(CPU))
+
+
+def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(TrainStep, "forward", full)
+    with pytest.raises(DeviceError, match="cpu has too little memory for 2 pairs a step"):
+        bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
+
+
+def test_ways_to_run() -> None:
+    cuda = (
+        [variant.name for variant in variants(torch.device("cuda"), compile=True)] if torch.cuda.is_available() else []
+    )
+    assert not cuda or "bfloat16, compiled" in cuda
+    names = [variant.name for variant in variants(CPU, compile=False)]
+    assert names[0] == "float32"
+    assert not any("compiled" in name for name in names)
+    assert Variant("bfloat16", "bfloat16", True).name == "bfloat16, head bfloat16, compiled"
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["bench", "train", "tiny", "--batch-size", "2", "--seconds", "0.001", "--no-compile", "--out", str(tmp_path)])
+    assert "pairs/s" in capsys.readouterr().out
+    assert json.loads((tmp_path / "train.json").read_text())["rows"][0]["preset"] == "tiny"
+    for wrong in (["model", "huge"], ["train", "huge"], ["model", "--points", "0"], ["train", "--batch-size", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(["bench", *wrong])
+        assert stopped.value.code == 2
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit):
+            main(["bench", "model", "tiny", "--device", "cuda"])
+        assert "there is none here" in capsys.readouterr().err
+
+
+def test_unknown_presets() -> None:
+    with pytest.raises(ConfigError, match="the preset is 'huge', expected one of small"):
+        make_model("huge", CPU)
