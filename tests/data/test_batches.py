@@ -7,8 +7,7 @@ from torch.utils.data import DataLoader
 
 from normmatch.bench.data import bench_data
 from normmatch.config import AugmentConfig
-from normmatch.data.batches import EvalBatches, ImageBank, TrainBatches, batch_images
-from normmatch.data.pair_lists import sample_pair_list
+from normmatch.data.batches import ImageBank, TrainBatches, batch_images
 from normmatch.data.pairs import PreparedObject, PreparedSplit, Sampling
 from normmatch.errors import ConfigError, DataError
 
@@ -182,29 +181,6 @@ def test_bank_and_batch_give_the_same_pixels(split: PreparedSplit, augment: Augm
     if augment is None:
         source = split.images[batch["index1"].numpy()].transpose(0, 3, 1, 2) / 255
         np.testing.assert_allclose(carried[1].numpy(), source, atol=1e-6)
-
-
-def test_eval_batches_follow_the_list(split: PreparedSplit) -> None:
-    pair_list = sample_pair_list(split, "toy", per_class=7, seed=5)
-    small, large = EvalBatches(split, pair_list, 4, with_images=True), EvalBatches(split, pair_list, 21, points=16)
-    assert (len(small), len(large)) == (6, 1)
-    whole = large[0]
-    assert whole["keypoints0"].shape == (21, 16, 2)
-    row = 0
-    for number in range(len(small)):
-        batch = small[number]
-        for b, pair in enumerate(batch["pair"].tolist()):
-            assert pair == row
-            n = int(batch["mask0"][b].sum())
-            assert torch.equal(batch["keypoints0"][b, :n], whole["keypoints0"][row, :n])
-            assert torch.equal(batch["matches0"][b, :n], whole["matches0"][row, :n])
-            assert [int(batch["index0"][b]), int(batch["index1"][b])] == pair_list.pairs[row].tolist()
-            row += 1
-        np.testing.assert_array_equal(batch["image0"].permute(0, 2, 3, 1), split.images[batch["index0"].numpy()])
-    assert row == 21
-    assert len(list(small)) == 6  # a plain for loop ends
-    with pytest.raises(IndexError):
-        small[6]
 
 
 def test_bench_counts_pairs(split: PreparedSplit) -> None:

@@ -8,9 +8,9 @@ import torch
 
 from normmatch.config import PRESETS
 from normmatch.data import synthetic
-from normmatch.data.batches import EvalBatches, read_images
+from normmatch.data.batches import read_images
 from normmatch.data.pair_lists import PairList, sample_pair_list
-from normmatch.data.pairs import PreparedSplit
+from normmatch.data.pairs import PreparedSplit, collate
 from normmatch.errors import DataError
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
@@ -38,9 +38,8 @@ def test_encoding_once_equals_matching_each_pair_alone(
     model: NormMatch, split: PreparedSplit, pair_list: PairList
 ) -> None:
     predictions = predict(model, split, pair_list, progress=False)
-    batches = EvalBatches(split, pair_list, batch_size=1)
     for k in range(len(pair_list)):
-        batch = batches[k]
+        batch = collate([pair_list.pair(split, k, "intersection")])
         images = [read_images(split, batch[f"index{i}"].numpy()).float() / 255 for i in "01"]
         with torch.inference_mode():
             output = model({**batch, "image0": images[0], "image1": images[1]})

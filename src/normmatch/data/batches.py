@@ -1,4 +1,4 @@
-"""Batches for training and evaluation, as map-style datasets: number k gives the whole batch k.
+"""Training batches, as a map-style dataset: number k gives the whole batch k.
 
 A batch depends on nothing but the seed and its number, so the number of workers changes nothing, and training resumes
 exactly where it stopped:
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from normmatch.config import AugmentConfig
-from normmatch.data.pair_lists import ClassPairs, PairList, class_pairs
+from normmatch.data.pair_lists import ClassPairs, class_pairs
 from normmatch.data.pairs import Images, KeypointPair, PreparedSplit, Sampling, collate, pair_points
 from normmatch.data.transforms import fit_plan, make_plan, paint, swap_left_right
 from normmatch.errors import ConfigError, DataError
@@ -169,37 +169,3 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
             side1 = [names[v] for v in keep1], keypoints[1, b, keep1]
             pairs.append(pair_points((index0, index1), label, *side0, *side1, rng, self.sampling))
         return pairs
-
-
-class EvalBatches(Dataset[dict[str, Tensor]]):
-    """The pairs of a list in its order, `batch_size` at a time; the last batch may be smaller.
-
-    To the keys of `collate` comes `pair` (B,): the numbers of the pairs in the list.
-    """
-
-    def __init__(
-        self,
-        split: PreparedSplit,
-        pair_list: PairList,
-        batch_size: int,
-        sampling: Sampling = "intersection",
-        with_images: bool = False,
-        points: int | None = None,
-    ) -> None:
-        self.split, self.pair_list, self.batch_size, self.points = split, pair_list, batch_size, points
-        self.sampling: Sampling = sampling
-        self.with_images = with_images
-
-    def __len__(self) -> int:
-        return -(-len(self.pair_list) // self.batch_size)
-
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        numbers = range(number * self.batch_size, min((number + 1) * self.batch_size, len(self.pair_list)))
-        batch = collate([self.pair_list.pair(self.split, k, self.sampling) for k in numbers], points=self.points)
-        batch["pair"] = torch.tensor(numbers)
-        if self.with_images:
-            for side in ("0", "1"):
-                batch["image" + side] = read_images(self.split, batch["index" + side].numpy())
-        return batch
