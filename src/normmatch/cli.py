@@ -11,7 +11,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from normmatch import __version__
-from normmatch.commands import bench, data, demo, evaluate, export, match, propagate, quickstart, train
+from normmatch.commands import ablate, bench, data, demo, evaluate, export, match, propagate, quickstart, train
 from normmatch.config import TrainConfig
 from normmatch.errors import NormMatchError
 
@@ -42,6 +42,7 @@ Command: Any = Union[  # noqa: UP007 - the parts are made by calls
     _group("data", DataCommand, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     Annotated[Any, subcommand("eval", constructor=evaluate.evaluate)],
+    Annotated[Any, subcommand("ablate", constructor=ablate.ablate)],
     _group("bench", BenchCommand, "Measure speed."),
     Annotated[Any, subcommand("samples", constructor=demo.samples)],
     Annotated[Any, subcommand("demo", constructor=demo.demo)],

@@ -73,6 +73,7 @@ def training_config(out: Path, steps: int) -> TrainConfig:
         precision="32-true",
         compile=False,
         accelerator="cpu",
+        tensorboard=False,
         validate_every=steps,
         save_every=steps,
     )

@@ -1,12 +1,16 @@
 """The training loop: it learns, stops, resumes exactly, and refuses what cannot be."""
 
 import json
+import traceback
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch._dynamo.testing
+from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, TrainConfig
 from normmatch.data import synthetic
@@ -104,9 +108,45 @@ def test_another_run_is_not_overwritten(tmp_path: Path, splits: dict[str, Prepar
         train(config(tmp_path, steps=1, lr=0.5, resume=True), splits)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    with pytest.raises(ConfigError, match="the loss is nan"):
-        train(config(tmp_path, lr=1e30), splits)
+@pytest.mark.parametrize("log_every", [1, 100])
+def test_a_loss_that_is_not_finite_leaves_its_batch(
+    log_every: int, tmp_path: Path, splits: dict[str, PreparedSplit]
+) -> None:
+    run = config(tmp_path, lr=1e30, save_every=3, log_every=log_every)
+    with pytest.raises(ConfigError, match=r"the loss is nan at step 1; its batch is in .*bad-batch-0000001") as stopped:
+        train(run, splits)
+    assert "\n" not in str(stopped.value)
+    kept = load_file(tmp_path / "bad-batch-0000001.safetensors")
+    expected = Trainer(run, splits).batches[1]
+    assert torch.equal(kept["matches0"], expected["matches0"])
+    assert kept["image0"].shape == (4, 3, SIZE, SIZE)
+    assert not list(tmp_path.glob("step-*"))  # nothing of it is saved
+    train(config(tmp_path, steps=1), splits)  # and the folder is still free
+
+
+class Reads(TorchDispatchMode):
+    """Where the values of tensors are read: each waits for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default):
+            files = [frame.filename for frame in traceback.extract_stack()]
+            if not any("/torch/optim/" in file for file in files):  # its counters are on the CPU, or it is fused
+                self.places.append(files[-2])
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_does_not_wait_for_the_device(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    trainer = Trainer(config(tmp_path), splits)
+    batch = Shares(trainer.batches, 0, 1, splits["train"])[0]
+    with Reads() as reads:
+        logs = trainer._train_step(batch)
+        assert reads.places == []
+        float(logs["loss"])
+    assert len(reads.places) == 1
 
 
 def test_what_does_not_change_the_weights_may_change(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
@@ -135,7 +175,8 @@ def test_a_device_that_is_not_there(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=f"accelerator is {accelerator}, but there is no such device"):
-        train(config(tmp_path, accelerator=accelerator), splits)
+        train(config(tmp_path / "run", accelerator=accelerator), splits)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("backbone", "layers"), [("test_resnet", (2, 3)), ("test_vit", (2, 3)), ("vgg16", (20, 25))])

@@ -136,7 +136,7 @@ def warn_about(batches: TrainBatches, batch_size: int) -> None:
     pairs = sum(len(source) for source in batches.sources)
     if pairs < batch_size:
         warnings.warn(
-            f"the training split gives {pairs} pairs, fewer than a batch of {batch_size}, so a batch repeats them; "
+            f"the training split gives {pairs:,} pairs, fewer than a batch of {batch_size:,}, which repeats them; "
             f"--batch-size {pairs} makes steps that cost less",
             stacklevel=2,
         )
