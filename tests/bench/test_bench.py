@@ -106,14 +106,17 @@ def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatc
 
 
 def test_ways_to_run() -> None:
-    cuda = (
-        [variant.name for variant in variants(torch.device("cuda"), compile=True)] if torch.cuda.is_available() else []
-    )
-    assert not cuda or "bfloat16, compiled" in cuda
     names = [variant.name for variant in variants(CPU, compile=False)]
     assert names[0] == "float32"
     assert not any("compiled" in name for name in names)
-    assert Variant("bfloat16", "bfloat16", True).name == "bfloat16, head bfloat16, compiled"
+    chosen = variants(torch.device("cuda"), True, ["bfloat16"], ["float32", "bfloat16"])
+    expected = ["bfloat16", "bfloat16, compiled", "bfloat16, head bfloat16, compiled"]
+    assert [variant.name for variant in chosen] == expected
+
+
+def test_parts_can_be_chosen() -> None:
+    rows = bench_model("tiny", CPU, [], points=4, seconds=0.001, parts=["pair"])
+    assert [row["what"] for row in rows] == ["pair"]
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -297,3 +297,20 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_buckets() -> None:
     assert [bucket(n, 8) for n in (0, 1, 8, 9, 16, 17, 1000)] == [8, 8, 8, 16, 16, 32, 1024]
     assert [bucket(n, 1) for n in (0, 1, 2, 3, 5)] == [1, 1, 2, 4, 8]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("count", [7, 20, 150])
+def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
+    torch.manual_seed(0)
+    model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE)).eval().cuda()
+    fast = FastNetwork(model, precision="float32", compile=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for batch in (1, 3):
+            data = {key: value.cuda() for key, value in pair(count, count, batch).items()}
+            expected = model(data)
+            for _ in range(2):
+                found = fast.match(data)
+                torch.testing.assert_close(found["similarity"], expected["similarity"], atol=1e-3, rtol=0)
+                assert (found["matches0"] == expected["matches0"]).float().mean() > 0.95

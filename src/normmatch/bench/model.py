@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ from normmatch.photographs.matcher import Matcher
 Row = dict[str, Any]
 Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
 Encoder = Callable[[Tensor], Features]
+Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
+PARTS: tuple[Part, ...] = get_args(Part)
 CACHED_BATCH = 256  # pairs of remembered images that are matched together
 
 
@@ -52,25 +54,28 @@ def bench_model(
     images: int = 100,
     seconds: float = 1.0,
     weights: str | None = None,
+    parts: Sequence[Part] = PARTS,
 ) -> list[Row]:
     """All rows of a preset; the plain network comes first, as the measure of the others."""
     model = make_model(preset, device, weights)
     plain = make_plain(model)
     rows: list[Row] = []
     for variant in (None, *variants):
+        torch._dynamo.reset()  # what was compiled for the one before
         name = variant.name if variant else PLAIN
         network = make_network(model, variant) if variant else FastNetwork(plain, precision="float32")
         run: Runner = network.match if variant else _plain_runner(plain)
+        measured: dict[Part, Iterator[Row]] = {
+            "pair": _latency(run, model, points, seconds),
+            "stages": _stage_rows(network, model, points, seconds),
+            "points": _points_curve(run, network.encode, model, curve, seconds),
+            "batches": _batch_curve(run, model, points, batches, seconds),
+            "cached": _cached(network, model, points, images),
+            "files": _files(model, variant, points, seconds),
+        }
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            found = [
-                *_latency(run, model, points, seconds),
-                *_stage_rows(network, model, points, seconds),
-                *_points_curve(run, network.encode, model, curve, seconds),
-                *_batch_curve(run, model, points, batches, seconds),
-                *_cached(network, model, points, images),
-                *_files(model, variant, points, seconds),
-            ]
+            found = [row for part in parts for row in measured[part]]
         for note in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
             warnings.warn(f"{preset}, {name}: {note}", stacklevel=2)
         agreement = _agreement(run, _plain_runner(plain), model, points)

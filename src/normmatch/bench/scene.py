@@ -1,5 +1,6 @@
 """What is timed: networks of a preset, plain and fast, and made-up pairs for them. Speed does not depend on weights."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,17 +35,15 @@ class Variant:
 PLAIN = "plain"  # eager float32, timm's own attention: what every figure is compared with
 
 
-def variants(device: torch.device, compile: bool) -> list[Variant]:
-    """The ways worth measuring on a device."""
-    if device.type != "cuda":
+def variants(
+    device: torch.device, compile: bool, precisions: Sequence[str] = (), heads: Sequence[str] = ("float32",)
+) -> list[Variant]:
+    """The ways to measure on a device: each precision as it is, and compiled with each precision of the head."""
+    if not precisions:
         half = str(choose_precision("auto", device)).removeprefix("torch.")
-        found = [Variant(name) for name in dict.fromkeys(("float32", half))]
-        return [*found, Variant(half, compile=True)] if compile else found
-    found = [Variant("float32"), Variant("bfloat16")]
-    if compile:
-        found += [Variant(name, compile=True) for name in ("float32", "bfloat16", "float16")]
-        found += [Variant("bfloat16", "bfloat16", True), Variant("float16", "float16", True)]
-    return found
+        precisions = ("bfloat16", "float16") if device.type == "cuda" else tuple(dict.fromkeys(("float32", half)))
+    compiled = [Variant(name, head, True) for name in precisions for head in heads] if compile else []
+    return [*(Variant(name) for name in precisions), *compiled]
 
 
 def make_model(preset: str, device: torch.device, weights: str | None = None) -> NormMatch:

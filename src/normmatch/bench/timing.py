@@ -55,11 +55,12 @@ def _once_cuda(function: Callable[[], Any]) -> float:
 
 
 def peak_memory(function: Callable[[], Any], device: torch.device) -> float | None:
-    """The most MB of GPU memory in use during a run, weights included; None elsewhere."""
+    """The most MB of GPU memory held during a run, weights and recorded CUDA graphs included; None elsewhere."""
     if device.type != "cuda":
         return None
     torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()  # what earlier runs left behind
     torch.cuda.reset_peak_memory_stats(device)
     function()
     torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) / 2**20
+    return torch.cuda.max_memory_reserved(device) / 2**20

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 DeviceName = Literal["auto", "cpu", "cuda"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
 
 
 def data(
@@ -54,6 +56,9 @@ def model(
     images: Number = None,
     seconds: float = 1.0,
     compile: bool = True,
+    precisions: tuple[Precision, ...] = (),
+    heads: tuple[Precision, ...] = ("float32",),
+    parts: tuple[Part, ...] = ("pair", "stages", "points", "batches", "cached", "files"),
     weights: str = "",
     out: Folder = None,
 ) -> None:
@@ -68,6 +73,9 @@ def model(
         images: how many remembered images are matched with each other; 100 (8 on a CPU) if not given
         seconds: about how long each figure is measured
         compile: measure compiled networks as well
+        precisions: of the backbone; on cuda bfloat16 and float16, else float32 and what auto chooses, if not given
+        heads: precisions of the rest, for compiled networks
+        parts: what to measure; the compiler takes most of the time
         weights: a weights file in place of random weights, for the share of equal matches; with one preset
         out: a folder for speed.json, speed.md and speed.png
     """
@@ -84,13 +92,14 @@ def model(
         rows += bench_model(
             preset,
             found,
-            variants(found, compile),
+            variants(found, compile, precisions, heads),
             points=points,
             curve=curve or ((10, 20, 50, 100, 200, 500) if small else (10, 20, 50, 100, 200, 500, 1000, 2000)),
             batches=batches or ((1, 2, 4) if small else (1, 2, 4, 8, 16, 32, 64, 128, 256)),
             images=images or (8 if small else 100),
             seconds=seconds,
             weights=weights or None,
+            parts=parts,
         )
         if out is not None:
             write(rows, found, out)

@@ -30,7 +30,7 @@ class CudaGraphs:
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype) for a in arguments)
-        with self.lock:
+        with self.lock, torch.cuda.device(arguments[0].device):
             if key not in self.recordings:
                 self.recordings[key] = self._record(arguments)
                 if len(self.recordings) > KEPT:

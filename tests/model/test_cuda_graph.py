@@ -1,0 +1,90 @@
+"""CUDA graphs, with a stand-in for CUDA where there is none: what is copied in and out, and how often is recorded."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from normmatch.model import cuda_graph
+from normmatch.model.cuda_graph import CudaGraphs
+
+
+class FakeGraph:
+    """Recording remembers nothing; the test's function writes its results to the same place every time."""
+
+    replay: Any = None
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Torch's CUDA functions replaced by ones that run at once on the CPU; a replay runs what was recorded."""
+    recordings: list[int] = []
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+
+    def graph(recording: FakeGraph, pool: Any, capture_error_mode: str) -> Any:
+        recordings.append(1)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    record = CudaGraphs._record
+
+    def with_replay(self: CudaGraphs, arguments: tuple[Tensor, ...]) -> Any:
+        recording, inputs, outputs = record(self, arguments)
+
+        def replay() -> None:
+            for place, value in zip(outputs, self.function(*inputs), strict=True):
+                place.copy_(value)
+
+        recording.replay = replay  # type: ignore[attr-defined]
+        return recording, inputs, outputs
+
+    monkeypatch.setattr(CudaGraphs, "_record", with_replay)
+    return recordings
+
+
+def test_each_shape_is_recorded_once_and_results_are_copies(recorded: list[int]) -> None:
+    double = CudaGraphs(lambda x, y: (2 * x, x + y))
+    first = double(torch.ones(3), torch.ones(3))
+    second = double(torch.full((3,), 5.0), torch.ones(3))
+    assert [value.tolist() for value in first] == [[2.0] * 3, [2.0] * 3]
+    assert [value.tolist() for value in second] == [[10.0] * 3, [6.0] * 3]
+    assert len(recorded) == 1
+    assert double(torch.ones(4), torch.ones(4))[0].tolist() == [2.0] * 4
+    double(torch.ones(3, dtype=torch.float64), torch.ones(3))
+    assert len(recorded) == 3
+
+
+def test_what_is_given_is_left_alone(recorded: list[int]) -> None:
+    add = CudaGraphs(lambda x: (x.add_(1),))
+    given = torch.zeros(2, 3).mT  # and need not be contiguous
+    add(given)
+    assert given.eq(0).all()
+
+
+def test_the_oldest_recordings_go_first(recorded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graph, "KEPT", 2)
+    square = CudaGraphs(lambda x: (x * x,))
+    for n in (1, 2, 1, 3, 1):
+        assert square(torch.full((n,), 3.0))[0].tolist() == [9.0] * n
+    assert len(recorded) == 3  # 1 was used last when 3 came, so 2 went
+    square(torch.ones(2))
+    assert len(recorded) == 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu() -> None:
+    linear = torch.nn.Linear(8, 8).cuda()
+    graphs = CudaGraphs(lambda x: (linear(x).relu(),))
+    with torch.inference_mode():
+        for batch in (1, 4, 1):
+            x = torch.randn(batch, 8, device="cuda")
+            torch.testing.assert_close(graphs(x)[0], linear(x).relu())
