@@ -165,4 +165,5 @@ def test_a_missing_extra_is_named(
     with pytest.raises(SystemExit) as stop:
         main(["quickstart"])
     assert stop.value.code == 2
-    assert f"needs {module.split('.')[0]}; install it with: pip install 'normmatch[{extra}]'" in capsys.readouterr().err
+    expected = f"This needs {module.split('.')[0]}; install it with: pip install 'normmatch[{extra}]'.\n"
+    assert capsys.readouterr().err == expected

@@ -13,7 +13,7 @@ from matplotlib.patches import ConnectionPatch
 from PIL import Image
 
 from normmatch import viz
-from normmatch.errors import InputError
+from normmatch.errors import ConfigError, InputError
 
 KEYPOINTS0 = np.array([[10.5, 20.0], [30.0, 5.0], [0.5, 39.5]])
 KEYPOINTS1 = np.array([[60.0, 10.0], [5.0, 50.0], [20.0, 20.0], [40.0, 40.0]])
@@ -259,7 +259,7 @@ def test_without_matplotlib_there_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
     importlib.reload(viz)  # importing needs no matplotlib
-    with pytest.raises(InputError, match=r"normmatch\[viz\]"):
+    with pytest.raises(ConfigError, match=r"normmatch\[viz\]"):
         two_images()
 
 

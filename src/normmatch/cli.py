@@ -14,11 +14,8 @@ from normmatch import __version__
 from normmatch.commands import ablate, bench, data, demo, evaluate, export, match, propagate, quickstart, train
 from normmatch.config import TrainConfig
 from normmatch.errors import NormMatchError
+from normmatch.extras import missing
 
-EXTRAS = {  # which of our extras brings a module
-    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "gradio": "demo", "onnx": "export",
-    "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
-}  # fmt: skip
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
 DataCommand = (
     Annotated[Any, subcommand("download", constructor=data.download)]
@@ -69,9 +66,7 @@ def main(args: Sequence[str] | None = None) -> None:
         console.print(str(error), style="red")
         sys.exit(2)
     except ModuleNotFoundError as error:  # an extra that is not installed
-        module = (error.name or "").split(".")[0]
-        extra = EXTRAS.get(module, "dev")
-        console.print(f"this command needs {module}; install it with: pip install 'normmatch[{extra}]'", style="red")
+        console.print(str(missing(error.name or "")), style="red")
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("interrupted", style="red")

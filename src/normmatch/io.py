@@ -120,6 +120,11 @@ def rgb_array(image: Image.Image) -> np.ndarray:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))  # (H, W, 3)
 
 
+def as_array(values: Any) -> np.ndarray:
+    """The values as a numpy array, also those of a torch tensor, though torch is not imported for it."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
 def is_web_address(path: Path | str) -> bool:
     """Whether a path is a web address; `Path` makes one slash of two."""
     return re.match(r"[a-z][a-z0-9+.-]+:/", str(path), re.IGNORECASE) is not None

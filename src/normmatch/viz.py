@@ -5,7 +5,7 @@
     save_plot(figure, "matches.png")
 
 Images are (H, W, 3) uint8 or (3, H, W) floats in [0, 1]; everything may be a numpy array or a torch tensor. The axes
-have pixel centres at +0.5, so keypoints are drawn as they are. matplotlib comes with `pip install "normmatch[viz]"`.
+have pixel centres at +0.5, so keypoints are drawn as they are. matplotlib comes with the extra `viz`. No torch here.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from normmatch.errors import InputError
-from normmatch.io import whole_file
+from normmatch.extras import require
+from normmatch.io import as_array, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Array = np.ndarray | torch.Tensor
+Array = Any  # of numpy or torch
 
 RIGHT, WRONG, UNMATCHED = "#12a150", "#e5243b", "#8a8f98"
 POINT = "#1f8fff"
@@ -118,7 +118,7 @@ def plot_similarity(
     similarity: Array, names0: Sequence[str] | None = None, names1: Sequence[str] | None = None
 ) -> "Figure":
     """Show a similarity (M, N) as a heat map, with a ring around the largest of each row."""
-    values = _numpy(similarity)
+    values = as_array(similarity)
     if values.ndim != 2 or 0 in values.shape or not np.isfinite(values).all():
         raise InputError(f"similarity has the shape {values.shape}; expected (M, N), finite and not empty.")
     rows, columns = values.shape
@@ -157,11 +157,10 @@ def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
 
 
 def _new_figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError('Pictures need matplotlib: install it with `pip install "normmatch[viz]"`.') from error
+    require("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
@@ -178,13 +177,9 @@ def _add_panel(figure: "Figure", image: np.ndarray, place: tuple[float, float, f
         axes.set_axis_off()
 
 
-def _numpy(values: Array) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-
-
 def _image(image: Array, what: str) -> np.ndarray:
     """The image as (H, W, 3), uint8 or float in [0, 1]."""
-    array = _numpy(image)
+    array = as_array(image)
     if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3:
         array = array.transpose(1, 2, 0)  # (H, W, 3)
     known = array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
@@ -196,7 +191,7 @@ def _image(image: Array, what: str) -> np.ndarray:
 
 
 def _points(keypoints: Array, what: str) -> np.ndarray:
-    points = np.asarray(_numpy(keypoints), dtype=np.float64)
+    points = np.asarray(as_array(keypoints), dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
         raise InputError(f"{what} has the shape {points.shape}; expected (N, 2) with finite coordinates.")
     return points
@@ -204,7 +199,7 @@ def _points(keypoints: Array, what: str) -> np.ndarray:
 
 def _indices(values: Array, what: str, count: int, limit: int) -> np.ndarray:
     """Checked matches (count,), each -1 or an index below `limit`."""
-    indices = _numpy(values)
+    indices = as_array(values)
     if indices.shape != (count,) or not np.issubdtype(indices.dtype, np.integer):
         raise InputError(f"{what} has the shape {indices.shape} and type {indices.dtype}; expected {count} integers.")
     if count and (indices.min() < -1 or indices.max() >= limit):
@@ -258,7 +253,7 @@ def _line_colors(
         return [RIGHT if good else WRONG for good in right], ~right
     if scores is None:
         return [POINT] * len(matches), np.zeros(len(matches), dtype=bool)
-    values = np.asarray(_numpy(scores), dtype=np.float64)
+    values = np.asarray(as_array(scores), dtype=np.float64)
     if values.shape != matches.shape or not ((values >= 0) & (values <= 1)).all():
         raise InputError(f"scores has the shape {values.shape}; expected {len(matches)} values from 0 to 1.")
     return list(_color_bar(figure)(values)), np.zeros(len(matches), dtype=bool)

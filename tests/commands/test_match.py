@@ -246,4 +246,4 @@ def test_an_extra_that_is_not_installed(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
     code, _, err = run(capsys, "match", "--pairs", "pairs.csv", *OPTIONS, "--out-dir", "out", *option)
     assert code == 2
-    assert f"{module} is not installed; install it with: pip install 'normmatch[" in err
+    assert f"This needs {module}; install it with: pip install 'normmatch[" in err

@@ -249,6 +249,6 @@ def test_missing_weights() -> None:
 
 def test_torch_is_loaded_with_the_network_only() -> None:
     """So that `backend="onnx"` needs none."""
-    modules = "matcher, many, points, propagate, report, samples, views"
-    code = f"import sys; sys.modules['torch'] = None; from normmatch.photographs import {modules}"
+    modules = "matcher, many, points, propagate, report, sample_pair, samples, views"
+    code = f"import sys; sys.modules['torch'] = None; import normmatch.viz; from normmatch.photographs import {modules}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from normmatch.errors import InputError
+from normmatch.errors import ConfigError, InputError
 from normmatch.photographs import samples
 from normmatch.photographs.samples import Sample, find_samples, get_sample
 
@@ -54,7 +54,7 @@ def test_an_unknown_title_names_the_known_ones() -> None:
 def test_without_the_packages_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert find_samples() == []
-    with pytest.raises(InputError, match=r"normmatch\[demo\]"):
+    with pytest.raises(ConfigError, match=r"normmatch\[demo\]"):
         get_sample("lion")
 
 

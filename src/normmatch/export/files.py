@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ import normmatch
 from normmatch.errors import ExportError
 from normmatch.export.graphs import Graph, trace
 from normmatch.export.parity import check_parity, onnx_runner, torch_runner
+from normmatch.extras import require
 from normmatch.io import whole_file
 from normmatch.model.matcher import NormMatch
 from normmatch.pretrained import first_line
@@ -35,9 +35,8 @@ def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, f
     """
     if format not in ENDINGS:
         raise ExportError(f"format is {format!r}, expected onnx or torch")
-    for package in ("onnx", "onnxscript", "onnxruntime") if format == "onnx" else ():
-        if find_spec(package) is None:
-            raise ExportError(f"the format onnx needs {package}; install it with: pip install 'normmatch[export]'")
+    if format == "onnx":
+        require("onnx", "onnxscript", "onnxruntime")
     files = {name: out / f"{name}{ENDINGS[format]}" for name in ("encoder", "head")}
     with _quiet(), ExitStack() as stack:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normmatch.errors import ConfigError, NormMatchError
+from normmatch.extras import missing
 from normmatch.page import answers
 from normmatch.photographs.points import as_entry
 from normmatch.photographs.samples import Sample, find_samples
@@ -66,8 +67,8 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported: nothing is sent anywhere
     try:
         from gradio import Server
-    except ImportError as error:
-        raise ConfigError('The page needs gradio 6.10 or newer: `pip install "normmatch[demo]"`.') from error
+    except ImportError as error:  # also an old gradio
+        raise missing("gradio") from error
     from fastapi import Form, Request, UploadFile
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import FileResponse, JSONResponse, Response

@@ -8,7 +8,6 @@ out/run.json         what was asked for: a run that asks for something else is r
 """
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,8 @@ import numpy as np
 from normmatch import __version__
 from normmatch.data.annotations import csv_rows, filled, read_text
 from normmatch.data.workers import show_progress
-from normmatch.errors import ConfigError, DataError, NormMatchError
+from normmatch.errors import DataError, NormMatchError
+from normmatch.extras import require
 from normmatch.io import locked, whole_file, write_json, writing
 from normmatch.photographs.matcher import PAIR_BATCH, BackendName, Matcher, Pair
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
@@ -83,7 +83,7 @@ def match_list(
         workers: processes of Ray; one for each core or GPU of the cluster if not given.
         progress: whether a bar is shown.
     """
-    _check_installed("parquet" if format == "parquet" else None, "ray" if engine == "ray" else None)
+    require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks = _tasks(pairs, keypoints)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -109,13 +109,6 @@ def match_list(
     except BlockingIOError:
         raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
     return Summary(len(tasks) - len(failed), tuple(failed))
-
-
-def _check_installed(*extras: str | None) -> None:
-    """Say what is missing before the work, not after it."""
-    for extra, module in (("parquet", "pyarrow"), ("ray", "ray")):
-        if extra in extras and importlib.util.find_spec(module) is None:
-            raise ConfigError(f"{module} is not installed; install it with: pip install 'normmatch[{extra}]'")
 
 
 def run_chunk(matcher: Matcher, tasks: Sequence[Task], options: MatchOptions) -> list[Record]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from normmatch.errors import ConfigError, InputError, WeightsError
+from normmatch.extras import require
 
 ENCODED = ("first", "second", "pooled")
 MAX_POINTS = 1024  # of an image: the exported head holds all messages between them at once, 5 GB here
@@ -85,12 +86,9 @@ def _files(weights: Any) -> list[Path]:
 
 
 def _providers(device: str) -> list[str]:
-    try:
-        import onnxruntime
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "the backend onnx needs onnxruntime; install it with: pip install 'normmatch[export]'"
-        ) from error
+    require("onnxruntime")
+    import onnxruntime
+
     if device in ("auto", "cpu"):
         return ["CPUExecutionProvider"]
     if device == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():

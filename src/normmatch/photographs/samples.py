@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normmatch.errors import InputError
+from normmatch.extras import missing
 from normmatch.io import whole_file, write_json, writing
 from normmatch.photographs.points import PointSet, as_entry, read_points
 
@@ -52,9 +53,10 @@ def get_sample(title: str, samples: Sequence[Sample] | None = None) -> Sample:
     for sample in samples:
         if sample.title == title:
             return sample
+    if not samples:
+        raise missing("gradio")
     known = ", ".join(sample.title for sample in samples)
-    hint = f"expected one of {known}" if known else 'install them with `pip install "normmatch[demo]"`'
-    raise InputError(f"There is no sample photograph {title!r}; {hint}.")
+    raise InputError(f"There is no sample photograph {title!r}; expected one of {known}.")
 
 
 def copy_samples(samples: Sequence[Sample], folder: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from normmatch.data.crops import Box, clip_box, crop_keypoints, resize_crop
 from normmatch.errors import InputError
-from normmatch.io import MAX_PIXELS, read_image, rgb_array
+from normmatch.io import MAX_PIXELS, as_array, read_image, rgb_array
 
 MAX_POINTS = 2048  # in an image: the graph's arrays grow with its square
 MIN_SIDE = 8  # pixels of the image or box: less shows nothing that could be matched
@@ -56,9 +56,8 @@ def load_image(image: Any, name: str = "image") -> np.ndarray:
             return rgb_array(ImageOps.exif_transpose(image))
         except (OSError, SyntaxError, ValueError) as error:  # a file that PIL opened, and now fails to decode
             raise InputError(f"{name} cannot be decoded ({error}); expected an undamaged image.") from error
-    array = image.detach().cpu() if hasattr(image, "detach") else image  # a tensor, without importing torch
-    array = np.asarray(array)
-    if hasattr(image, "detach") and array.ndim == 3:
+    array = as_array(image)
+    if hasattr(image, "detach") and array.ndim == 3:  # a tensor
         array = array.transpose(1, 2, 0)  # (H, W, 3)
     if array.ndim == 2:
         array = np.repeat(array[:, :, None], 3, axis=2)  # grey
@@ -131,8 +130,7 @@ def _points(keypoints: Any, crop: Box, name: str) -> np.ndarray:
 
 def _floats(values: Any) -> np.ndarray | None:
     """The values as float64; None where they are no numbers."""
-    values = values.detach().cpu() if hasattr(values, "detach") else values
     try:
-        return np.asarray(values, dtype=np.float64)
+        return as_array(values).astype(np.float64)
     except (TypeError, ValueError):
         return None

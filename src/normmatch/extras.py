@@ -1,0 +1,23 @@
+"""Packages that come with an extra: which extra brings them, and one sentence where one is not installed."""
+
+import importlib.util
+
+from normmatch.errors import ConfigError
+
+EXTRAS = {
+    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "gradio": "demo", "skimage": "demo",
+    "onnx": "export", "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
+}  # fmt: skip
+
+
+def missing(module: str) -> ConfigError:
+    """The error that says how to get a module."""
+    package = module.split(".")[0]
+    return ConfigError(f"This needs {package}; install it with: pip install 'normmatch[{EXTRAS.get(package, 'dev')}]'.")
+
+
+def require(*packages: str) -> None:
+    """Refuse to go on without these packages: before the work, not after it."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise missing(package)
