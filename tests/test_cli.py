@@ -12,17 +12,7 @@ from normmatch.cli import main
 from normmatch.data.cache import load_prepared
 from normmatch.data.catalog import open_dataset, prepared_folder
 from normmatch.errors import ConfigError
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    """Exit code, output and errors of a command."""
-    capsys.readouterr()
-    try:
-        main([str(arg) for arg in args])
-        code = 0
-    except SystemExit as error:
-        code = int(error.code or 0)
-    return code, *capsys.readouterr()
+from tests.command_line import run
 
 
 @pytest.fixture

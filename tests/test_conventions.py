@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 import normmatch
 from normmatch import PRESETS, NormMatch
-from normmatch.cli import main
 from normmatch.config import AugmentConfig
 from normmatch.data.crops import crop_keypoints, resize_crop
 from normmatch.data.pairs import KeypointPair, collate
@@ -27,6 +26,7 @@ from normmatch.data.transforms import fit_plan, make_plan, paint
 from normmatch.losses import MatchingLoss
 from normmatch.model.sampling import sample
 from normmatch.model.transformer import NormalizedLayer, UnitLinear
+from tests.command_line import run
 
 SOURCE = Path(normmatch.__file__).parent
 SIZE = 64
@@ -457,24 +457,13 @@ def spoil(root: Path, how: str) -> None:
         root.rmdir()
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str]:
-    """Exit code and errors of a command."""
-    capsys.readouterr()
-    try:
-        main([str(arg) for arg in args])
-        code = 0
-    except SystemExit as error:
-        code = int(error.code or 0)
-    return code, capsys.readouterr().err
-
-
 PROBLEMS = ["no image", "cut image", "no image file", "bad number", "no columns", "no points", "no folder"]
 
 
 @pytest.mark.parametrize("how", PROBLEMS)
 def test_promise_7_bad_data_gets_one_sentence(capsys: pytest.CaptureFixture[str], own_data: Path, how: str) -> None:
     spoil(own_data, how)
-    code, err = run(capsys, "data", "prepare", "folder", "--root", own_data, "--size", 32, "--workers", 1)
+    code, _, err = run(capsys, "data", "prepare", "folder", "--root", own_data, "--size", 32, "--workers", 1)
     assert code == 2
     *progress, sentence = err.splitlines()
     assert all("objects/s" in line for line in progress)  # the bar, as far as it came
@@ -487,11 +476,11 @@ def test_promise_7_bad_data_gets_one_sentence(capsys: pytest.CaptureFixture[str]
 def test_promise_7_archives_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     root = tmp_path / "root"
-    code, err = run(capsys, "data", "download", name, "--root", root, "--archives", tmp_path / "empty")
+    code, _, err = run(capsys, "data", "download", name, "--root", root, "--archives", tmp_path / "empty")
     assert code == 2
     assert len(err.splitlines()) == 1
     assert not [path for path in root.rglob("*") if path.is_file()]
-    code, err = run(capsys, "data", "check", name, "--root", tmp_path / "empty", "--out", tmp_path / "sheet.png")
+    code, _, err = run(capsys, "data", "check", name, "--root", tmp_path / "empty", "--out", tmp_path / "sheet.png")
     assert code == 2
     assert len(err.splitlines()) == 1
     assert str(tmp_path / "empty") in err

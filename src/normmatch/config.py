@@ -8,6 +8,7 @@ from normmatch.errors import ConfigError
 
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
+BackendName = Literal["torch", "onnx"]
 
 
 @dataclass(frozen=True)

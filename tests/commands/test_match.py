@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from normmatch.cli import main
+from tests.command_line import run
 from tests.photographs.scene import photograph, write_scene
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
-    """Exit code, output and errors of a command."""
-    capsys.readouterr()
-    try:
-        main([str(arg) for arg in args])
-        code = 0
-    except SystemExit as error:
-        code = int(error.code or 0)
-    return code, *capsys.readouterr()
 
 
 @pytest.fixture

@@ -13,20 +13,12 @@ from PIL import Image
 from normmatch import Matcher
 from normmatch.errors import ConfigError, InputError, NormMatchError, WeightsError
 from normmatch.photographs import onnx_backend
+from tests.photographs.scene import photograph, points
 
 
 @pytest.fixture(scope="module")
 def matcher(exported_folder: Path) -> Matcher:
     return Matcher(exported_folder, backend="onnx")
-
-
-def photograph(seed: int) -> np.ndarray:
-    noise = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-    return np.array(Image.fromarray(noise).resize((120, 80), Image.Resampling.BICUBIC))
-
-
-def points(seed: int, count: int) -> np.ndarray:
-    return np.random.default_rng(seed).uniform((0, 0), (120, 80), (count, 2))
 
 
 def make_pairs(*counts: tuple[int, int]) -> list[tuple[Any, ...]]:

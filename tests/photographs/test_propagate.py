@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from normmatch.errors import DataError
-from normmatch.photographs.many import MatchOptions
 from normmatch.photographs.matcher import Matcher
+from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import PointSet, read_points, write_points
 from normmatch.photographs.propagate import Propagated, propagate
 from tests.photographs.scene import photograph, points, tiny_model

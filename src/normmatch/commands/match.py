@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import File, Folder, Number, Score
+from normmatch.commands.options import File, Folder, Number
 from normmatch.errors import ConfigError, DataError
+from normmatch.photographs.options import MatchOptions
 
 if TYPE_CHECKING:
-    from normmatch.photographs.many import MatchOptions, Record
+    from normmatch.photographs.many import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
 
@@ -30,12 +31,7 @@ def match(
     json: File = None,
     box0: Box = None,
     box1: Box = None,
-    one_to_one: bool = False,
-    mutual: bool = False,
-    min_score: Score = None,
-    weights: str = "small",
-    device: str = "auto",
-    backend: Literal["torch", "onnx"] = "torch",
+    options: Annotated[MatchOptions, arg(name="")] = MatchOptions(),  # noqa: B008 - frozen
     pairs: File = None,
     out_dir: Folder = None,
     format: Literal["jsonl", "parquet"] = "jsonl",
@@ -60,12 +56,7 @@ def match(
         json: a JSON file to write, with matches, scores and similarities
         box0: the object in the first image: left, top, width and height; that of the keypoints file if not given
         box1: the same for the second image
-        one_to_one: use no point twice
-        mutual: keep only matches that are the best of both their points
-        min_score: a match with a lower score, from 0 to 1, is none; the network's calibrated one if not given
-        weights: a bundled network, or a file or folder that training wrote
-        device: auto, cpu, cuda or mps
-        backend: what runs the network; onnx needs what `normmatch export` wrote as its weights
+        options: how each pair is matched
         pairs: a list of pairs to match instead of two images
         out_dir: with --pairs, the folder for the results: results.jsonl, and failed.jsonl if a pair failed
         format: with --pairs, jsonl, or parquet as well
@@ -73,19 +64,18 @@ def match(
         workers: with --engine ray, how many processes; one for each core or GPU if not given
     """
     if (pairs is None) == (not images) or (images and len(images) != 2):
-        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {len(images)} images")
+        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {len(images)} images.")
     if (pairs is None) != (out_dir is None):
-        raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results")
-    from normmatch.photographs.many import MatchOptions, match_list
-
-    options = MatchOptions(weights, device, backend, one_to_one, mutual, min_score)
+        raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
     if pairs is None or out_dir is None:
         _match_two(images, (keypoints, keypoints1 or keypoints), (box0, box1), options, out, json)
         return
     unused = {"--keypoints1": keypoints1, "--out": out, "--json": json, "--box0": box0, "--box1": box1}
     for name, value in unused.items():
         if value is not None:
-            raise ConfigError(f"{name} is for two images; it does not go with --pairs")
+            raise ConfigError(f"{name} is for two images; it does not go with --pairs.")
+    from normmatch.photographs.many import match_list
+
     summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
     print(f"{summary.matched:,} pairs are matched in {out_dir / 'results.jsonl'}")
     _report_failed(summary.failed, summary.matched, out_dir)
@@ -95,7 +85,7 @@ def _match_two(
     images: tuple[Path, ...],
     files: tuple[Path, Path],
     boxes: tuple[Box, Box],
-    options: "MatchOptions",
+    options: MatchOptions,
     out: Path | None,
     json: Path | None,
 ) -> None:
@@ -130,7 +120,7 @@ def _match_two(
 def _report_failed(failed: "Sequence[Record]", matched: int, out_dir: Path) -> None:
     if not failed:
         return
-    some = "; ".join(f"{record['error']}" for record in failed[:SHOWN])
+    some = " ".join(record["error"] for record in failed[:SHOWN])
     sentence = f"{len(failed):,} pairs could not be matched, see {out_dir / 'failed.jsonl'}: {some}"
     if not matched:
         raise DataError(sentence)

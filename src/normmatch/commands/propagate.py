@@ -2,11 +2,11 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import Score
+from normmatch.photographs.options import MatchOptions
 
 SHOWN = 3  # images that a message names
 
@@ -17,11 +17,7 @@ def propagate(
     *,
     candidates: Annotated[Path, arg(metavar="FILE")],
     out: Annotated[Path, arg(metavar="FILE")] = Path("propagated.json"),
-    one_to_one: bool = True,
-    min_score: Score = None,
-    weights: str = "small",
-    device: str = "auto",
-    backend: Literal["torch", "onnx"] = "torch",
+    options: Annotated[MatchOptions, arg(name="")] = MatchOptions(one_to_one=True),  # noqa: B008 - frozen
 ) -> None:
     """Find the named keypoints of one image among candidate points of all others; write COCO keypoints.
 
@@ -35,16 +31,10 @@ def propagate(
         images: the folder of the other images
         candidates: a keypoints file with the candidate points of these images
         out: the COCO file to write
-        one_to_one: give no candidate two names
-        min_score: a match with a lower score, from 0 to 1, is none; the network's calibrated one if not given
-        weights: a bundled network, or a file or folder that training wrote
-        device: auto, cpu, cuda or mps
-        backend: what runs the network; onnx needs what `normmatch export` wrote as its weights
+        options: how each image is matched
     """
-    from normmatch.photographs.many import MatchOptions
     from normmatch.photographs.propagate import propagate as run
 
-    options = MatchOptions(weights, device, backend, one_to_one=one_to_one, min_score=min_score)
     result = run(reference, images, candidates, out, options)
     print(f"{result.objects:,} objects are annotated in {out}")
     for what, listed in (

@@ -3,29 +3,31 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+Result = dict[str, np.ndarray]  # see `Matcher.match`
+
 LOW_SCORE = 0.2  # unsure by any measure, also of a network that was not calibrated
 
 
 def choose(
     similarity: np.ndarray, log_assignment: np.ndarray, *, one_to_one: bool, mutual: bool, min_score: float
-) -> dict[str, np.ndarray]:
+) -> Result:
     """The matches between M and N points; the result is that of `Matcher.match`.
 
     Args:
         similarity: (M, N) cosines.
         log_assignment: (M, N) after Sinkhorn.
         one_to_one: the assignment with the largest sum (Hungarian method), so that no point is used twice.
-        mutual: only matches that are the best of both their points.
-        min_score: a match with a lower score is none.
+        mutual: only matches that are the best of both their points; they use no point twice either.
+        min_score: a match with a lower score is none; a mutual one if the score of either of its points is lower.
     """
     scores = np.exp(log_assignment).clip(0, 1) * similarity.clip(0, 1)  # (M, N), as in model/assignment.py
-    if one_to_one:
+    if one_to_one and not mutual:
         (matches0, scores0), (matches1, scores1) = _hungarian(log_assignment, scores)
     else:
         (matches0, scores0), (matches1, scores1) = _best(log_assignment, scores), _best(log_assignment.T, scores.T)
+    matches0, matches1 = np.where(scores0 < min_score, -1, matches0), np.where(scores1 < min_score, -1, matches1)
     if mutual:
         matches0, matches1 = _returned(matches0, matches1), _returned(matches1, matches0)
-    matches0, matches1 = np.where(scores0 < min_score, -1, matches0), np.where(scores1 < min_score, -1, matches1)
     rows = np.flatnonzero(matches0 >= 0)
     return {
         "matches0": matches0,
@@ -39,7 +41,7 @@ def choose(
     }
 
 
-def low_scores(result: dict[str, np.ndarray], min_score: float) -> bool:
+def low_scores(result: Result, min_score: float) -> bool:
     """Whether the scores of a result are low altogether, as they are where the images show unlike objects.
 
     They are if more than half of the points of the side with fewer have no partner that is sure enough.

@@ -22,34 +22,17 @@ from normmatch.data.workers import show_progress
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.io import locked, whole_file, write_json, writing
-from normmatch.photographs.matcher import PAIR_BATCH, BackendName, Matcher, Pair
+from normmatch.photographs.matcher import PAIR_BATCH, Matcher, Pair
+from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
 from normmatch.photographs.report import make_record
+
+MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
 Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
 Record = dict[str, Any]
 Engine = Literal["local", "ray"]
 Format = Literal["jsonl", "parquet"]
-
-
-@dataclass(frozen=True)
-class MatchOptions:
-    """How every pair is matched."""
-
-    weights: str = "small"
-    device: str = "auto"
-    backend: BackendName = "torch"
-    one_to_one: bool = False
-    mutual: bool = False
-    min_score: float | None = None
-
-    def open(self) -> Matcher:
-        """The network."""
-        return Matcher(self.weights, device=self.device, backend=self.backend, cache=2 * PAIR_BATCH)
-
-    def choice(self) -> dict[str, Any]:
-        """The options of `Matcher.match`."""
-        return {"one_to_one": self.one_to_one, "mutual": self.mutual, "min_score": self.min_score}
 
 
 @dataclass(frozen=True)
@@ -84,30 +67,21 @@ def match_list(
         progress: whether a bar is shown.
     """
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
-    tasks = _tasks(pairs, keypoints)
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        (out / ".lock").touch()
+    tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
     journal = out / "results.jsonl"
-    try:
-        with locked(out / ".lock"):
-            _check_run(out, _asked(pairs, keypoints, options))
-            done = _read_journal(journal, len(tasks))
-            left = [task for row, task in enumerate(tasks) if row not in done]
-            failed = []
-            with journal.open("a", encoding="utf-8") as file:
+    with writing(out):
+        try:
+            with locked(out / ".lock"):
+                _check_run(out, asked)
+                done = _read_journal(journal, len(tasks))
+                left = [task for row, task in enumerate(tasks) if row not in done]
                 results = _run(left, options, engine, workers) if left else iter(())
-                for record in show_progress(results, len(tasks), len(done), progress, "pairs"):
-                    if "error" in record:
-                        failed.append(record)
-                    else:
-                        file.write(json.dumps(record) + "\n")
-                        file.flush()
-            _write_failed(out / "failed.jsonl", failed)
-            if format == "parquet":
-                _write_parquet(journal, out / "results.parquet")
-    except BlockingIOError:
-        raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
+                failed = _write_results(journal, show_progress(results, len(tasks), len(done), progress, "pairs"))
+                _write_failed(out / "failed.jsonl", failed)
+                if format == "parquet":
+                    _write_parquet(journal, out / "results.parquet")
+        except BlockingIOError:
+            raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
     return Summary(len(tasks) - len(failed), tuple(failed))
 
 
@@ -241,12 +215,25 @@ def _row(line: bytes) -> int | None:
         return None
 
 
-def _write_failed(path: Path, failed: Iterable[Record]) -> None:
-    path.unlink(missing_ok=True)
-    lines = [json.dumps({key: record[key] for key in ("row", "image0", "image1", "error")}) for record in failed]
-    if lines:
-        with whole_file(path) as temporary:
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def _write_results(journal: Path, results: Iterable[Record]) -> list[Record]:
+    """Append the results to the journal as they come; those that failed are returned."""
+    failed = []
+    with journal.open("a", encoding="utf-8") as file:
+        for record in results:
+            if "error" in record:
+                failed.append(record)
+            else:
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+    return failed
+
+
+def _write_failed(path: Path, failed: Sequence[Record]) -> None:
+    if not failed:
+        path.unlink(missing_ok=True)
+        return
+    with whole_file(path) as temporary:
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in failed), encoding="utf-8")
 
 
 def _write_parquet(journal: Path, path: Path) -> None:
@@ -256,5 +243,6 @@ def _write_parquet(journal: Path, path: Path) -> None:
 
     if not journal.stat().st_size:
         return
+    options = pyarrow.json.ReadOptions(block_size=MAX_LINE)
     with whole_file(path) as temporary:
-        pyarrow.parquet.write_table(pyarrow.json.read_json(journal), temporary)
+        pyarrow.parquet.write_table(pyarrow.json.read_json(journal, options), temporary)

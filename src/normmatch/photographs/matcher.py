@@ -11,14 +11,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from normmatch.config import BackendName
 from normmatch.errors import ConfigError, InputError
 from normmatch.model.delaunay import pad_points
 from normmatch.photographs.ahead import ahead
-from normmatch.photographs.choose import choose
+from normmatch.photographs.choose import Result, choose
 from normmatch.photographs.views import MAX_POINTS, View, make_view
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 ENCODE_BATCH = 8  # images that go through the backbone together
 PAIR_BATCH = 16  # pairs that are matched together, if they have few points
 MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer pairs are matched together where they have many points
-
-Result = dict[str, np.ndarray]
-BackendName = Literal["torch", "onnx"]
 
 
 class Pair(NamedTuple):

@@ -6,7 +6,7 @@ keypoints' scores, and `keypoint_scores`, one for each name, as well; a keypoint
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from normmatch.data.layout import image_files, upright_size
 from normmatch.data.workers import show_progress
 from normmatch.errors import DataError
 from normmatch.io import write_json, writing
-from normmatch.photographs.many import MatchOptions, Record, Task, run_chunk
+from normmatch.photographs.many import Record, Task, run_chunk
 from normmatch.photographs.matcher import PAIR_BATCH
+from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import PointIndex, PointSet, read_points
 from normmatch.photographs.report import DIGITS
 
@@ -76,7 +77,7 @@ def _reference(path: Path, images: Path) -> PointSet:
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise DataError(f"The reference {path} is about {item.image}, which is neither beside it nor in {images}.")
-    return PointSet(str(found), item.names, item.keypoints, item.box, item.label)
+    return replace(item, image=str(found))
 
 
 def _images(folder: Path) -> list[Path]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.photographs.many import MatchOptions, Record, Task, run_chunk
+from normmatch.errors import ConfigError
+from normmatch.photographs.many import Record, Task, run_chunk
+from normmatch.photographs.options import MatchOptions
 
 MAX_BLOCKS = 1000  # of the list of pairs: what is handed to the workers at a time
 
@@ -35,7 +37,10 @@ def run_with_ray(chunks: Sequence[Sequence[Task]], options: MatchOptions, worker
 
     started = not ray.is_initialized()
     if started:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:  # an address where nobody answers; a machine too busy to start it
+            raise ConfigError(f"Ray cannot be started here, or reached: {' '.join(str(error).split())}") from error
     context = ray.data.DataContext.get_current()
     kept = context.enable_progress_bars, context.execution_options.preserve_order
     context.enable_progress_bars, context.execution_options.preserve_order = False, True

@@ -9,14 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from normmatch.photographs.choose import Result
 from normmatch.photographs.points import PointSet
 from normmatch.photographs.views import load_image
 
 TABLE_ROWS = 100  # more would scroll away; the JSON file has them all
 PICTURE_SIDE = 1600  # pixels of an image in a picture: a photograph of 100 megapixels is no better there
 DIGITS = 6  # of scores in files: the rest is noise of the arithmetic
-
-Result = dict[str, np.ndarray]
 
 
 def make_record(first: PointSet, second: PointSet, result: Result) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import time
 from pathlib import Path
 
+from normmatch.photographs.choose import Result
 from normmatch.photographs.matcher import Matcher
-from normmatch.photographs.report import Result, draw_matches, print_matches
+from normmatch.photographs.report import draw_matches, print_matches
 from normmatch.photographs.samples import get_sample
 
 

@@ -67,9 +67,9 @@ def copy_samples(samples: Sequence[Sample], folder: Path) -> None:
     names = [f"{sample.title}{sample.path.suffix}" for sample in samples]
     entries = [as_entry(replace(s.points, image=name)) for s, name in zip(samples, names, strict=True)]
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         for sample, name in zip(samples, names, strict=True):
-            shutil.copyfile(sample.path, folder / name)
+            with whole_file(folder / name) as partial:
+                shutil.copyfile(sample.path, partial)
         write_json(folder / "points.json", {"images": entries})
         write_json(folder / "reference.json", {"images": entries[:1]})
         with whole_file(folder / "pairs.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
