@@ -69,15 +69,21 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
         from gradio import Server
     except ImportError as error:  # also an old gradio
         raise missing("gradio") from error
-    from fastapi import Form, Request, UploadFile
-    from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import FileResponse, JSONResponse, Response
-    from starlette.exceptions import HTTPException
 
-    samples = find_samples()
-    files = {path.name: path for path in sorted(STATIC.iterdir()) if path.is_file()}
     server = Server(title="NormMatch", openapi_url=None, docs_url=None, redoc_url=None)
     server.add_middleware(Guard)
+    _add_pages(server)
+    _add_samples(server)
+    _add_answers(server, matcher)
+    _add_refusals(server)
+    return server
+
+
+def _add_pages(server: "gradio.Server") -> None:
+    """The page and its parts."""
+    from fastapi.responses import FileResponse, JSONResponse, Response
+
+    files = {path.name: path for path in sorted(STATIC.iterdir()) if path.is_file()}
 
     @server.get("/")
     def index() -> Response:
@@ -89,6 +95,13 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
             return JSONResponse({"error": "There is no such file."}, status_code=404)
         return FileResponse(files[name], media_type=TYPES[files[name].suffix], headers=HEADERS)
 
+
+def _add_samples(server: "gradio.Server") -> None:
+    """The sample photographs and their keypoints."""
+    from fastapi.responses import FileResponse, JSONResponse, Response
+
+    samples = find_samples()
+
     @server.get("/samples")
     def list_samples() -> list[dict[str, Any]]:
         return [_describe_sample(number, sample) for number, sample in enumerate(samples)]
@@ -98,6 +111,11 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
         if not 0 <= number < len(samples):
             return JSONResponse({"error": "There is no such sample."}, status_code=404)
         return FileResponse(samples[number].path, headers=HEADERS)
+
+
+def _add_answers(server: "gradio.Server", matcher: "Matcher") -> None:
+    """What the page asks."""
+    from fastapi import Form, UploadFile
 
     @server.post("/picture")
     def picture(file: UploadFile) -> dict[str, Any]:
@@ -110,6 +128,14 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
     @server.post("/match")
     def match(picture0: UploadFile, picture1: UploadFile, request: str = Form()) -> dict[str, Any]:
         return answers.match_pictures(matcher, (picture0.file.read(), picture1.file.read()), request)
+
+
+def _add_refusals(server: "gradio.Server") -> None:
+    """One sentence for everything that goes wrong."""
+    from fastapi import Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse, Response
+    from starlette.exceptions import HTTPException
 
     @server.exception_handler(NormMatchError)
     def refuse(request: Request, error: NormMatchError) -> Response:
@@ -128,8 +154,6 @@ def make_server(matcher: "Matcher") -> "gradio.Server":
     def fail(request: Request, error: Exception) -> Response:
         logging.getLogger(__name__).error("%s failed", request.url.path, exc_info=error)
         return JSONResponse({"error": "The server failed at this; its log says why."}, status_code=500)
-
-    return server
 
 
 def launch(server: "gradio.Server", host: str, port: int | None, browser: bool = False) -> str:
