@@ -222,9 +222,9 @@ def test_bad_arguments_get_one_sentence(
     weights, out = model.save_pretrained(tmp_path / "weights"), tmp_path / "out"
     missing = sentence(capsys, tmp_path / "none.safetensors", "--out", out)
     assert missing.startswith(f"weights {tmp_path / 'none.safetensors'} not found")
-    assert sentence(capsys, weights, "--out", weights) == f"the folder {weights} cannot be written: File exists"
+    assert sentence(capsys, weights, "--out", weights) == f"the folder {weights} cannot be written: File exists."
     below = sentence(capsys, weights, "--out", weights / "below")
-    assert below == f"the folder {weights / 'below'} cannot be written: Not a directory"
+    assert below == f"the folder {weights / 'below'} cannot be written: Not a directory."
     monkeypatch.setattr(type(model.backbone), "forward", lambda self, image: 1 / 0)
     traced = sentence(capsys, weights, "--out", out)
     assert traced == "the network test_resnet cannot be traced by torch.export: division by zero"
@@ -236,6 +236,6 @@ def test_an_unknown_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         main(["export", str(tmp_path), "--out", str(tmp_path), "--format", "tflite"])
     assert caught.value.code == 2
     assert "tflite" in capsys.readouterr().err
-    with pytest.raises(ExportError, match="^format is 'tflite', expected onnx or torch$"):
+    with pytest.raises(ExportError, match="^format is 'tflite', expected onnx or torch.$"):
         export(NormMatch(CONFIG), tmp_path / "out", "tflite")  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()

@@ -45,10 +45,15 @@ def writing(path: Path) -> Iterator[None]:
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON, whole or not at all."""
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, whole or not at all."""
     with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(content), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=indent))
 
 
 @contextmanager

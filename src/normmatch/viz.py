@@ -16,7 +16,7 @@ import numpy as np
 
 from normmatch.errors import InputError
 from normmatch.extras import require
-from normmatch.io import as_array, whole_file
+from normmatch.io import as_array, whole_file, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,11 +146,8 @@ def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(FORMATS)}.")
-    try:
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
-    except OSError as error:
-        raise InputError(f"The picture {path} cannot be written: {error.strerror}.") from error
+    with writing(path), whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
 
 
 # ---- what the functions above share ----

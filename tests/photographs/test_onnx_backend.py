@@ -108,11 +108,11 @@ def test_files_that_are_damaged_or_of_two_networks(exported_folder: Path, tmp_pa
     shutil.copy(exported_folder / "encoder.onnx", tmp_path)
     (tmp_path / "head.onnx").write_bytes(b"hello")
     head = tmp_path / "head.onnx"
-    assert refused(WeightsError, tmp_path) == f"{head} is not an ONNX file that onnxruntime can run; export it anew"
+    assert refused(WeightsError, tmp_path) == f"{head} is not an ONNX file that onnxruntime can run; export it anew."
     for config, message in (
-        (b'{"image_size": 64, "min_score": 0.0, "dim": 32}', "are not of the same network; export it anew"),
-        (b'{"image_size": 64}', "carries no config of a network; expected what `normmatch export` wrote"),
-        (b"[]", "carries no config of a network; expected what `normmatch export` wrote"),
+        (b'{"image_size": 64, "min_score": 0.0, "dim": 32}', "are not of the same network; export it anew."),
+        (b'{"image_size": 64}', "carries no config of a network; expected what `normmatch export` wrote."),
+        (b"[]", "carries no config of a network; expected what `normmatch export` wrote."),
     ):
         head.write_bytes(with_config(exported_folder / "head.onnx", config.decode()))
         assert refused(WeightsError, tmp_path).endswith(message)

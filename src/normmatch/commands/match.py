@@ -112,8 +112,7 @@ def _match_two(
             write_json(json, make_record(first, second, result) | {"similarity": result["similarity"].tolist()})
         print(f"the matches are in {json}")
     if out is not None:
-        with writing(out):
-            draw_matches(out, first, second, result)
+        draw_matches(out, first, second, result)
         print(f"the picture is {out}")
 
 

@@ -88,7 +88,7 @@ class FeatureBank:
         """Objects index (B,) of a split, read at keypoints (B, N, 2): as by `read_nodes`, to half precision."""
         place = self._rows_of(split)[index.cpu()]  # (B,)
         if (place < 0).any():
-            raise DataError("the bank of features lacks an object of the pair list; expected one that was made for it")
+            raise DataError("the bank of features lacks an object of the pair list; expected one that was made for it.")
         place = place.to(self.device)
         height, width = self.size
         relative = keypoints / keypoints.new_tensor((width, height))  # (B, N, 2)

@@ -14,7 +14,7 @@ def find_own_file(weights: str) -> Path:
     """The file to write a threshold into; weights of a hub are in a cache that is not ours."""
     file = pretrained.find(weights)
     if not (Path(weights).exists() or file.parent == pretrained.BUNDLED):
-        raise WeightsError(f"weights {weights} come from a hub; expected a file or a folder to write a threshold into")
+        raise WeightsError(f"weights {weights} come from a hub; expected a file or a folder to write a threshold into.")
     return file
 
 

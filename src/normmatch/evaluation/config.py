@@ -57,17 +57,17 @@ class EvalConfig:
     def __post_init__(self) -> None:
         for name in ("pairs", "batch_size"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1.")
         for name in ("seed", "worst"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 0")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 0.")
         if not all(0 < sigma < float("inf") for sigma in self.jitter):
-            raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels")
+            raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels.")
         for name in ("protocol", "jitter", "predictions"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ConfigError(f"{name} names something twice, expected each once")
+                raise ConfigError(f"{name} names something twice, expected each once.")
         if not self.protocol:
-            raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch")
+            raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch.")
         for name in ("calibrate", "jitter"):
             if self.predictions and getattr(self, name):
-                raise ConfigError(f"{name} needs a network, but only predictions are given")
+                raise ConfigError(f"{name} needs a network, but only predictions are given.")

@@ -1,6 +1,5 @@
 """Failure analysis: pictures of the worst pairs of the hardest classes, and what bad pairs have in common."""
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +10,9 @@ import numpy as np
 from normmatch.data.batches import read_images
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.transforms import swap_left_right
-from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.sheets import Sheet, percent, to_markdown
-from normmatch.io import whole_file
+from normmatch.io import write_json, write_text, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
 WORST_SHARE = 0.1  # of the pairs of each class: those whose traits are compared with all
@@ -83,7 +81,7 @@ def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folde
     """Write pictures of the worst pairs and a summary into a folder; pictures of an earlier call are replaced."""
     ranked = rank(predictions)
     chosen = worst_pairs(ranked, count)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("[0-9][0-9]*-*.png"):
             old.unlink()
@@ -91,12 +89,8 @@ def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folde
         for name, k in zip(names, chosen, strict=True):
             draw_pair(predictions, split, k, folder / name)
         sheets = [shown_sheet(predictions, chosen, names), common_sheet(predictions, ranked), bins_sheet(predictions)]
-        with whole_file(folder / "summary.md") as temporary:
-            temporary.write_text(to_markdown(sheets), encoding="utf-8")
-        with whole_file(folder / "summary.json") as temporary:
-            temporary.write_text(json.dumps([vars(sheet) for sheet in sheets], indent=1), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"the pictures in {folder} cannot be written: {error.strerror}") from error
+        write_text(folder / "summary.md", to_markdown(sheets))
+        write_json(folder / "summary.json", [vars(sheet) for sheet in sheets], indent=1)
     return sheets
 
 

@@ -57,7 +57,7 @@ def check_same_network(weights: Sequence[str], configs: Sequence[ModelConfig]) -
             if getattr(other, key) != value:
                 raise WeightsError(
                     f"weights {item} are of another network than {weights[0]}: {key} is {getattr(other, key)}, not "
-                    f"{value}; expected runs of one network, or one weights file at a time"
+                    f"{value}; expected runs of one network, or one weights file at a time."
                 )
 
 
@@ -67,7 +67,7 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if there["cuda"] else "cpu")
     if not there[name]:
-        raise ConfigError(f"device is {name}, but there is no such device here; expected auto or cpu")
+        raise ConfigError(f"device is {name}, but there is no such device here; expected auto or cpu.")
     return torch.device(name)
 
 

@@ -32,7 +32,7 @@ def predict(
     The images are those in the `bank`; without one they are encoded here.
     """
     if not len(pair_list):
-        raise DataError("there is no pair to evaluate; expected a pair list with at least one")
+        raise DataError("there is no pair to evaluate; expected a pair list with at least one.")
     bank = bank or FeatureBank(model, [(split, pair_list.pairs)], progress=progress)
     shown = [pair_list.pair(split, k, sampling) for k in range(len(pair_list))]
     sizes = [max(len(pair.names0), len(pair.names1)) for pair in shown]

@@ -113,7 +113,7 @@ def save_predictions(predictions: Predictions, path: Path) -> None:
             save_file(arrays, temporary, metadata={"predictions": json.dumps(about)})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"the predictions {path} cannot be written: {reason}") from error
+        raise DataError(f"the predictions {path} cannot be written: {reason}.") from error
 
 
 def load_predictions(path: Path) -> Predictions:
@@ -123,7 +123,7 @@ def load_predictions(path: Path) -> Predictions:
             about = json.loads((file.metadata() or {}).get("predictions", "null"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise DataError(f"the predictions {path} do not exist; expected a file that normmatch eval wrote") from None
+        raise DataError(f"the predictions {path} do not exist; expected a file that normmatch eval wrote.") from None
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is no file of predictions: {error}") from error
     fault = _fault(about, arrays)

@@ -29,7 +29,7 @@ def make_report(said: Sequence[Predictions], calibrations: Sequence[Result] = ()
             continue
         key = (*_group(result), result["weights"])
         if key in results:
-            raise DataError(f"there are two predictions of {result['weights']} for the same pairs; expected one")
+            raise DataError(f"there are two predictions of {result['weights']} for the same pairs; expected one.")
         results[key] = result | {"jittered": []}
     groups = defaultdict(list)
     for result in results.values():

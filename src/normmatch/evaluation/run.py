@@ -1,6 +1,5 @@
 """`normmatch eval`: ask networks, or read what they said; score it; print the tables and write them."""
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from normmatch.evaluation.networks import ask_networks
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.report import make_report, make_sheets
 from normmatch.evaluation.sheets import Sheet, print_sheet, to_markdown
-from normmatch.io import whole_file
+from normmatch.io import write_json, write_text, writing
 
 DEFAULT_WEIGHTS = "small"
 
@@ -39,9 +38,11 @@ def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     for sheet in sheets:
         print_sheet(sheet)
     if config.json:
-        write_text(config.json, json.dumps(report, indent=1))
+        with writing(config.json):
+            write_json(config.json, report, indent=1)
     if config.markdown:
-        write_text(config.markdown, to_markdown(sheets))
+        with writing(config.markdown):
+            write_text(config.markdown, to_markdown(sheets))
     for sheet in analyse_failures(said, config) if config.worst else []:  # the numbers are safe by now
         print_sheet(sheet)
     return report
@@ -52,11 +53,11 @@ def targets(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str, ...], s
     weights, name = tuple(what[:-1]), what[-1] if what else None
     if name not in get_args(DatasetName) and not (config.predictions and name is None):
         known = ", ".join(get_args(DatasetName))
-        raise ConfigError(f"the dataset is {name or 'missing'}, expected one of {known} after the weights")
+        raise ConfigError(f"the dataset is {name or 'missing'}, expected one of {known} after the weights.")
     if config.predictions and weights:
-        raise ConfigError(f"both predictions and the weights {weights[0]} are given, expected one of them")
+        raise ConfigError(f"both predictions and the weights {weights[0]} are given, expected one of them.")
     if len(set(weights)) < len(weights):
-        raise ConfigError(f"the weights are {' '.join(weights)}, expected each once")
+        raise ConfigError(f"the weights are {' '.join(weights)}, expected each once.")
     return weights or (DEFAULT_WEIGHTS,), name
 
 
@@ -93,7 +94,7 @@ def analyse_failures(said: Sequence[Predictions], config: EvalConfig) -> list[Sh
         split = splits[meta["split"]]
         if objects_hash(split) != meta["objects"]:
             raise DataError(
-                f"the {meta['split']} objects of {meta['dataset']} in {config.root} are not those of the predictions"
+                f"the {meta['split']} objects of {meta['dataset']} in {config.root} are not those of the predictions."
             )
         name = file_name(predictions, number if several else None)
         folder = (config.out or Path()) / f"worst-{Path(name).stem}"
@@ -108,7 +109,7 @@ def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
     for file, predictions in zip(files, loaded, strict=True):
         expected = name or loaded[0].meta["dataset"]
         if predictions.meta["dataset"] != expected:
-            raise DataError(f"the predictions {file} are for {predictions.meta['dataset']}, expected {expected}")
+            raise DataError(f"the predictions {file} are for {predictions.meta['dataset']}, expected {expected}.")
     return loaded
 
 
@@ -126,18 +127,7 @@ def file_name(predictions: Predictions, number: int | None) -> str:
 
 def check_place(path: Path) -> None:
     """Make the folder of a file that will be written: better now than after an hour of work."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}: {error.filename}") from error
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    try:
-        with whole_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}") from error
+        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}.")

@@ -19,7 +19,7 @@ def accuracy_result(predictions: Predictions) -> dict[str, Any]:
     """Accuracy by class under the protocol of the predictions; all shares of one."""
     by_class = predictions.accuracy(get_protocol(predictions.meta["protocol"]).average)
     if not by_class:
-        raise DataError("no pair has keypoints in common; expected at least one true match to score")
+        raise DataError("no pair has keypoints in common; expected at least one true match to score.")
     return {
         **predictions.meta,
         "pairs": len(predictions.pairs),

@@ -34,7 +34,7 @@ def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, f
         For each file the largest difference to what the network itself computes; more than 1e-4 is an ExportError.
     """
     if format not in ENDINGS:
-        raise ExportError(f"format is {format!r}, expected onnx or torch")
+        raise ExportError(f"format is {format!r}, expected onnx or torch.")
     if format == "onnx":
         require("onnx", "onnxscript", "onnxruntime")
     files = {name: out / f"{name}{ENDINGS[format]}" for name in ("encoder", "head")}
@@ -43,7 +43,7 @@ def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, f
             partial = {name: stack.enter_context(whole_file(file)) for name, file in files.items()}
             partial["head"].touch()  # a folder that cannot be written is better known now than in a minute
         except OSError as error:
-            raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}") from error
+            raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}.") from error
         graphs = trace(model)
         for name, graph in graphs.items():
             _write(graph, partial[name], format, config_text(model))
@@ -71,7 +71,7 @@ def _write(graph: Graph, path: Path, format: Format, config: str) -> None:
         onnx.model.metadata_props["config"] = config
         onnx.save(path, external_data=False)
     except OSError as error:
-        raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}") from error
+        raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}.") from error
     except Exception as error:  # the exporter raises whatever it stumbles on
         raise ExportError(f"the network cannot be written as {format}: {first_line(error)}") from error
 

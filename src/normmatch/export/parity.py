@@ -64,7 +64,7 @@ def check_parity(model: NormMatch, encoder: Runner, head: Runner, free_size: boo
     for name, difference in found.items():
         if not difference <= TOLERANCE:  # NaN is not either
             raise ExportError(
-                f"the exported {name} differs from the network by {difference:.1e}, expected 1e-4 at most"
+                f"the exported {name} differs from the network by {difference:.1e}, expected 1e-4 at most."
             )
     return found
 

@@ -21,7 +21,7 @@ from normmatch.data.annotations import csv_rows, filled, read_text
 from normmatch.data.workers import show_progress
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
-from normmatch.io import locked, whole_file, write_json, writing
+from normmatch.io import locked, whole_file, write_json, write_text, writing
 from normmatch.photographs.matcher import PAIR_BATCH, Matcher, Pair
 from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
@@ -232,8 +232,7 @@ def _write_failed(path: Path, failed: Sequence[Record]) -> None:
     if not failed:
         path.unlink(missing_ok=True)
         return
-    with whole_file(path) as temporary:
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in failed), encoding="utf-8")
+    write_text(path, "".join(json.dumps(record) + "\n" for record in failed))
 
 
 def _write_parquet(journal: Path, path: Path) -> None:

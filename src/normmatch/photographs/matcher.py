@@ -82,7 +82,7 @@ class Matcher:
         cache: int = 32,
     ) -> None:
         if cache < 0:
-            raise ConfigError(f"cache is {cache}, expected a number of images of at least 0")
+            raise ConfigError(f"cache is {cache}, expected a number of images of at least 0.")
         self.backend = _open_backend(weights, device, backend, compile, precision)
         self.cache = cache
         self._encoded: OrderedDict[bytes, Any] = OrderedDict()  # the least recently used first
@@ -256,7 +256,7 @@ def _open_backend(weights: Any, device: str, backend: str, compile: bool, precis
         from normmatch.photographs.onnx_backend import OnnxBackend
 
         return OnnxBackend(weights, device, precision, compile)
-    raise ConfigError(f"backend is {backend!r}, expected torch or onnx")
+    raise ConfigError(f"backend is {backend!r}, expected torch or onnx.")
 
 
 def _batches(counts: Sequence[tuple[int, int]]) -> Iterator[list[int]]:

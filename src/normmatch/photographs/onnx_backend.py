@@ -36,13 +36,13 @@ class OnnxBackend:
     def __init__(self, weights: Any, device: str, precision: str, compile: bool) -> None:
         if precision not in ("auto", "float32") or compile:
             wrong = "compile is True" if compile else f"precision is {precision!r}"
-            raise ConfigError(f"{wrong}, but the backend onnx runs files as they are; expected what is the default")
+            raise ConfigError(f"{wrong}, but the backend onnx runs files as they are; expected what is the default.")
         providers = _providers(device)
         files = _files(weights)
         self.encoder, self.head = (_open(file, providers) for file in files)
         configs = [_config(session, file) for session, file in zip((self.encoder, self.head), files, strict=True)]
         if configs[0] != configs[1]:
-            raise WeightsError(f"{files[0]} and {files[1]} are not of the same network; export it anew")
+            raise WeightsError(f"{files[0]} and {files[1]} are not of the same network; export it anew.")
         self.image_size, self.min_score, self.dim = configs[0]
 
     def encode(self, images: np.ndarray) -> list[Encoded]:
@@ -75,12 +75,12 @@ def _slices(count: int, size: int) -> Iterator[slice]:
 
 def _files(weights: Any) -> list[Path]:
     if not isinstance(weights, str | Path):
-        raise ConfigError(f"the backend onnx got a {type(weights).__name__}; expected a folder that export wrote")
+        raise ConfigError(f"the backend onnx got a {type(weights).__name__}; expected a folder that export wrote.")
     files = [Path(weights) / "encoder.onnx", Path(weights) / "head.onnx"]
     if not all(file.is_file() for file in files):
         raise WeightsError(
             f"{weights} is no folder with encoder.onnx and head.onnx, which the backend onnx runs; "
-            f"write them with `normmatch export {weights} --out DIR`, and pass DIR"
+            f"write them with `normmatch export {weights} --out DIR`, and pass DIR."
         )
     return files
 
@@ -93,7 +93,7 @@ def _providers(device: str) -> list[str]:
         return ["CPUExecutionProvider"]
     if device == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    raise ConfigError(f"the device {device!r} cannot be used by the onnxruntime installed here; expected auto or cpu")
+    raise ConfigError(f"the device {device!r} cannot be used by the onnxruntime installed here; expected auto or cpu.")
 
 
 def _open(file: Path, providers: list[str]) -> Any:
@@ -104,7 +104,7 @@ def _open(file: Path, providers: list[str]) -> Any:
     try:
         return onnxruntime.InferenceSession(file, options, providers=providers)
     except Exception as error:  # onnxruntime has many, none of them public
-        raise WeightsError(f"{file} is not an ONNX file that onnxruntime can run; export it anew") from error
+        raise WeightsError(f"{file} is not an ONNX file that onnxruntime can run; export it anew.") from error
 
 
 def _config(session: Any, file: Path) -> tuple[int, float, int]:
@@ -113,4 +113,4 @@ def _config(session: Any, file: Path) -> tuple[int, float, int]:
         values = json.loads(session.get_modelmeta().custom_metadata_map["config"])
         return int(values["image_size"]), float(values["min_score"]), int(values["dim"])
     except (KeyError, TypeError, ValueError) as error:
-        raise WeightsError(f"{file} carries no config of a network; expected what `normmatch export` wrote") from error
+        raise WeightsError(f"{file} carries no config of a network; expected what `normmatch export` wrote.") from error

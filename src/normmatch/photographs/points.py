@@ -29,7 +29,7 @@ from normmatch.data.coco import coco_rows
 from normmatch.data.crops import Box
 from normmatch.data.layout import Skipped
 from normmatch.errors import DataError
-from normmatch.io import is_web_address, whole_file, write_json
+from normmatch.io import is_web_address, write_json, write_text
 
 MAX_BYTES = 256 << 20  # of a keypoints file; COCO's own has 230 MB
 COLUMNS = ("image", "name", "x", "y")
@@ -83,8 +83,7 @@ def write_points(path: Path | str, sets: Sequence[PointSet]) -> None:
         for index, item in enumerate(sets):
             for name, (x, y) in zip(item.names, item.keypoints.tolist(), strict=True):
                 writer.writerow((item.image, item.label, index, name, x, y, *(item.box or [""] * 4)))
-        with whole_file(path) as temporary:
-            temporary.write_text(text.getvalue(), encoding="utf-8")
+        write_text(path, text.getvalue())
     else:
         raise DataError(f"{path} has the ending {path.suffix!r}; expected .json or .csv.")
 

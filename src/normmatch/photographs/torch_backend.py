@@ -56,7 +56,7 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without cuda
-        raise ConfigError(f"the device {name!r} cannot be used here; expected auto, cpu, cuda or mps") from error
+        raise ConfigError(f"the device {name!r} cannot be used here; expected auto, cpu, cuda or mps.") from error
     return device
 
 
