@@ -4,7 +4,10 @@ import os
 import struct
 import subprocess
 import sys
+import threading
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -249,3 +252,26 @@ def test_a_web_address(address: str) -> None:
     for path in (address, Path(address)):
         with pytest.raises(InputError, match="is a web address; expected an image file on this computer"):
             read_image(path)
+
+
+def test_threads_that_read_leave_warnings_as_they_were() -> None:
+    """The first to come is not the last to go: it must not hand on the silence that it found or made."""
+    before = warnings.filters[:]
+    both_are_in, first_is_out = threading.Barrier(2), threading.Event()
+
+    def first() -> None:
+        with io.QUIET:
+            both_are_in.wait(10)
+        first_is_out.set()
+
+    def second() -> None:
+        with io.QUIET:
+            both_are_in.wait(10)
+            assert first_is_out.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(first), pool.submit(second)]:
+            done.result()
+    assert warnings.filters == before
+    with pytest.warns(UserWarning, match="heard"):
+        warnings.warn("heard", stacklevel=1)

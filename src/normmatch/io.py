@@ -4,9 +4,10 @@ import json
 import os
 import re
 import stat
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,33 @@ from normmatch.errors import InputError
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
+
+
+class _Quiet:
+    """Warnings are off inside, from the first thread that enters to the last that leaves.
+
+    `catch_warnings` changes the whole process: if each thread had its own, the last to leave could put back what
+    another had set, and warnings would stay off for good.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.caught = threading.Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.caught.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                self.caught.close()
+
+
+QUIET = _Quiet()
 
 
 @contextmanager
@@ -91,8 +119,7 @@ def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
     path = Path(path)
     _check_file(path)
     # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with QUIET:
         try:
             with Image.open(path) as image:
                 _check_header(image, path, max_pixels)
