@@ -60,7 +60,7 @@ def load_image(image: Any, name: str = "image") -> np.ndarray:
     if hasattr(image, "detach") and array.ndim == 3:  # a tensor
         array = array.transpose(1, 2, 0)  # (H, W, 3)
     if array.ndim == 2:
-        array = np.repeat(array[:, :, None], 3, axis=2)  # grey
+        array = np.broadcast_to(array[:, :, None], (*array.shape, 3))  # grey; not copied before its size is checked
     if array.ndim != 3 or array.shape[2] != 3 or (array.dtype != np.uint8 and array.dtype.kind != "f"):
         kind = f"{array.dtype} of shape {array.shape}" if array.dtype != object else f"a {type(image).__name__}"
         raise InputError(f"{name} is {kind}; expected {EXPECTED}.")
