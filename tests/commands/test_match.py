@@ -192,7 +192,7 @@ def test_bad_points(capsys: pytest.CaptureFixture[str], scene: Path, content: st
         (("--pairs", "pairs.csv"), "--pairs and --out-dir go together"),
         (("--pairs", "pairs.csv", "--out-dir", "out", "--json", "m.json"), "--json is for two images"),
         (("0.png", "1.png", "--min-score", "7"), "min_score is 7; expected a score from 0 to 1"),
-        (("0.png", "1.png", "--device", "abacus"), "the device 'abacus' cannot be used here"),
+        (("0.png", "1.png", "--device", "abacus"), "The device 'abacus' cannot be used here"),
         (("0.png", "1.png", "--weights", "nothing"), "weights nothing not found"),
         (("0.png", "1.png", "--json", "points.json/m.json"), "m.json cannot be written: "),
         (("0.png", "1.png", "--out", "m.txt"), "m.txt"),

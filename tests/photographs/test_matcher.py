@@ -231,7 +231,7 @@ def test_a_process_keeps_one_network(model: NormMatch, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"device": "nonsense"}, "the device 'nonsense' cannot be used here"),
+        ({"device": "nonsense"}, "The device 'nonsense' cannot be used here"),
         ({"precision": "float8"}, "precision is 'float8'"),
         ({"backend": "jax"}, "backend is 'jax'"),
         ({"cache": -1}, "cache is -1"),

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from normmatch import pretrained
 from normmatch.config import DatasetName, ModelConfig
 from normmatch.data.catalog import Reading, load_splits
 from normmatch.data.pair_lists import PairList, sample_pair_list
 from normmatch.data.pairs import PreparedSplit, Sampling
 from normmatch.data.protocols import Protocol, get_protocol
-from normmatch.errors import ConfigError, WeightsError
+from normmatch.device import find_device
+from normmatch.errors import WeightsError
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict import predict
@@ -59,16 +58,6 @@ def check_same_network(weights: Sequence[str], configs: Sequence[ModelConfig]) -
                     f"weights {item} are of another network than {weights[0]}: {key} is {getattr(other, key)}, not "
                     f"{value}; expected runs of one network, or one weights file at a time."
                 )
-
-
-def find_device(name: str) -> torch.device:
-    """The device of that name, or the best there is."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device("cuda" if there["cuda"] else "cpu")
-    if not there[name]:
-        raise ConfigError(f"device is {name}, but there is no such device here; expected auto or cpu.")
-    return torch.device(name)
 
 
 def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from normmatch.errors import ConfigError
+from normmatch.device import find_device
 from normmatch.model.backbone import Features
 from normmatch.model.fast import FastNetwork
 from normmatch.model.matcher import NormMatch
@@ -23,7 +23,7 @@ class TorchBackend:
     """
 
     def __init__(self, weights: str | Path | NormMatch, device: str, precision: str, compile: bool) -> None:
-        self.device = _device(device)
+        self.device = find_device(device)
         model = weights if isinstance(weights, NormMatch) else NormMatch.from_pretrained(weights)
         self.network = FastNetwork(model.to(self.device), precision=precision, compile=compile)
         self.image_size, self.min_score = model.config.image_size, model.config.min_score
@@ -47,17 +47,6 @@ class TorchBackend:
         tensors = {key: torch.from_numpy(value) for key, value in points.items()}
         output = self.network.head(_stack(features0), _stack(features1), tensors)
         return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without cuda
-        raise ConfigError(f"the device {name!r} cannot be used here; expected auto, cpu, cuda or mps.") from error
-    return device
 
 
 def _stack(features: Sequence[Features]) -> Features:

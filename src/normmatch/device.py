@@ -1,0 +1,17 @@
+"""What to compute on."""
+
+import torch
+
+from normmatch.errors import ConfigError
+
+
+def find_device(name: str) -> torch.device:
+    """The device of a name; "auto" is cuda where there is one, else cpu."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without cuda
+        raise ConfigError(f"The device {name!r} cannot be used here; expected auto, cpu, cuda or mps.") from error
+    return device
