@@ -132,7 +132,7 @@ def test_the_hub_is_not_asked_for_a_backbone_that_is_in_the_file(model: NormMatc
 
 
 def test_half_is_half_the_size(model: NormMatch, tmp_path: Path) -> None:
-    full, half = model.save_pretrained(tmp_path / "full"), model.save_pretrained(tmp_path / "half", half=True)
+    full, half = model.save_pretrained(tmp_path / "full"), model.save_pretrained(tmp_path / "half", bits=16)
     assert half.stat().st_size / full.stat().st_size == pytest.approx(0.5, abs=0.02)
     assert all(v.dtype != torch.float32 for v in load_file(half).values())
     loaded = NormMatch.from_pretrained(half)
@@ -141,15 +141,39 @@ def test_half_is_half_the_size(model: NormMatch, tmp_path: Path) -> None:
     torch.testing.assert_close(answer(loaded)["similarity"], answer(model)["similarity"], atol=5e-3, rtol=0)
 
 
-def test_whole_numbers_stay_whole_in_half(tmp_path: Path) -> None:
+def test_eight_bits_are_a_quarter_and_round_each_row_by_itself(model: NormMatch, tmp_path: Path) -> None:
+    with torch.no_grad():
+        model.head.spline.skip.weight[3] *= 1e-3  # a faint row keeps its digits
+        model.head.spline.skip.weight[4] = 0
+    full, small = model.save_pretrained(tmp_path / "full"), model.save_pretrained(tmp_path / "small", bits=8)
+    assert small.stat().st_size / full.stat().st_size < 0.32  # tiny has many vectors, which stay in half precision
+    loaded = NormMatch.from_pretrained(small)
+    for key, value in model.state_dict().items():
+        if value.ndim in (2, 4):
+            rows, close = value.flatten(1), loaded.state_dict()[key].flatten(1)
+            assert ((rows - close).abs() <= rows.abs().amax(1, keepdim=True) / 254 * 1.001 + 1e-12).all(), key
+    torch.testing.assert_close(answer(loaded)["similarity"], answer(model)["similarity"], atol=0.05, rtol=0)
+
+
+def test_scales_without_their_matrix_are_noticed(model: NormMatch, tmp_path: Path) -> None:
+    state = pretrained.rounded(model.state_dict(), 8)
+    matrix = next(key for key in state if key.endswith(pretrained.SCALE)).removesuffix(pretrained.SCALE)
+    del state[matrix + pretrained.SCALE]
+    pretrained.save_weights(tmp_path / "a.safetensors", state, TINY)
+    with pytest.raises(WeightsError, match="has integers for"):
+        NormMatch.from_pretrained(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_whole_numbers_stay_whole(bits: int) -> None:
     state = {"steps": torch.tensor(70001), "weight": torch.rand(3)}
-    assert pretrained.half(state)["steps"].dtype == torch.int64
-    assert pretrained.half(state)["weight"].dtype == torch.float16
+    assert pretrained.rounded(state, bits)["steps"].dtype == torch.int64
+    assert pretrained.rounded(state, bits)["weight"].dtype == torch.float16
 
 
 def test_saving_changes_nothing(model: NormMatch, tmp_path: Path) -> None:
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    model.save_pretrained(tmp_path, half=True)
+    model.save_pretrained(tmp_path, bits=16)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert model.config == TINY
 

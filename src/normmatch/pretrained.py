@@ -17,6 +17,7 @@ from normmatch.errors import ConfigError, WeightsError
 from normmatch.io import whole_file
 
 FILE_NAME = "model.safetensors"
+SCALE = ".scale8"  # ends the name of the tensor with the scales of a matrix that is stored in 8 bits
 BUNDLED = Path(__file__).parent / "weights"
 
 
@@ -86,7 +87,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise WeightsError(f"weights file {path} does not exist; expected a safetensors file")
     try:
-        state = load_file(path)
+        state = _unrounded(load_file(path))
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
     expected = module.state_dict()
@@ -106,9 +107,40 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(state)
 
 
-def half(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state in half precision, for files half the size."""
-    return {k: v.to(torch.float16) if v.is_floating_point() else v for k, v in state.items()}
+def rounded(state: Mapping[str, Tensor], bits: int) -> dict[str, Tensor]:
+    """A state in fewer bits, for smaller files: 16 is half precision; 8 stores matrices as whole numbers.
+
+    With 8 bits each row of a matrix has a scale, its largest entry over 127, kept as a tensor of its own; everything
+    that is not a matrix stays in half precision.
+    """
+    if bits == 32:
+        return dict(state)
+    result = {}
+    for key, value in state.items():
+        if not value.is_floating_point():
+            result[key] = value
+        elif bits == 16 or value.ndim not in (2, 4):
+            result[key] = value.to(torch.float16)
+        else:
+            scale = value.flatten(1).abs().amax(1).clamp_min(1e-12) / 127  # (rows,)
+            result[key] = (value / _column(scale, value)).round().to(torch.int8)
+            result[key + SCALE] = scale.float()
+    return result
+
+
+def _unrounded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The matrices of 8-bit files multiplied out; everything else as it is."""
+    result = {key: value for key, value in state.items() if not key.endswith(SCALE)}
+    for key, matrix in result.items():
+        scale = state.get(key + SCALE)  # a matrix whose scales are missing or do not fit is complained of by its type
+        if scale is not None and scale.shape == matrix.shape[:1]:
+            result[key] = matrix.float() * _column(scale, matrix)
+    return result
+
+
+def _column(scale: Tensor, matrix: Tensor) -> Tensor:
+    """(rows,) -> (rows, 1, ...), to be multiplied with the rows of a matrix."""
+    return scale.view(-1, *[1] * (matrix.ndim - 1))
 
 
 def first_line(error: Exception) -> str:

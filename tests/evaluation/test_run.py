@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     synthetic.write(folder / "figures", 8, 96, seed=0)
     for seed in (0, 1):
         torch.manual_seed(seed)
-        NormMatch(PRESETS["tiny"]).save_pretrained(folder / f"run{seed}", half=True)
+        NormMatch(PRESETS["tiny"]).save_pretrained(folder / f"run{seed}", bits=16)
     return folder
 
 

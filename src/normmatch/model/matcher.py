@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -163,12 +163,12 @@ class NormMatch(nn.Module):
         """Put the transformer's matrices back on the sphere: to be called after every optimiser step."""
         self.head.transformer.normalize_weights()
 
-    def save_pretrained(self, path: str | Path, half: bool = False) -> Path:
-        """Write weights and config to `path`, a .safetensors file or a folder; `half` makes the file half as large."""
+    def save_pretrained(self, path: str | Path, bits: Literal[32, 16, 8] = 32) -> Path:
+        """Write weights and config to `path`, a .safetensors file or a folder; fewer bits make a smaller file."""
         path = Path(path)
         file = path if path.suffix == ".safetensors" else path / pretrained.FILE_NAME
         state = self.state_dict()
-        pretrained.save_weights(file, pretrained.half(state) if half else state, self.config)
+        pretrained.save_weights(file, pretrained.rounded(state, bits), self.config)
         return file
 
     @classmethod
