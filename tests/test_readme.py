@@ -6,15 +6,19 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
-from normmatch import cli
+from normmatch import PRESETS, NormMatch, cli
 from normmatch.config import TrainConfig
+from normmatch.photographs.samples import copy_samples, get_sample
 from tests.data import layouts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+DOCUMENTS = ("results.md", "performance.md")
+PARTS = ("photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")  # each has a test below
 
 
 def blocks(language: str) -> list[str]:
@@ -33,51 +37,91 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def tiny(empty_folder: Path) -> list[str]:
+    """Options for a small network, where it does not matter which points are matched."""
+    torch.manual_seed(0)
+    NormMatch(PRESETS["tiny"]).save_pretrained("tiny")
+    return ["--weights", "tiny"]
+
+
 def test_every_line_is_tested_here() -> None:
-    known = sum(len(commands(word)) for word in ("data/figures", "data/voc", "photos"))
-    assert known == len(commands("")) == 10
+    assert sum(len(commands(word)) for word in PARTS) == len(commands("")) == 16
 
 
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"make (\w+)", "\n".join(blocks("bash")) + " ".join(re.findall(r"`(make \w+)`", README))))
-    assert targets == {"demo", "test"}
+    assert targets == {"demo"}
     assert all(re.search(rf"^{target}:", MAKEFILE, re.MULTILINE) for target in targets)
 
 
 def test_nothing_is_left_to_fill_in() -> None:
-    for document in (README, (ROOT / "docs" / "results.md").read_text(encoding="utf-8")):
+    for document in (README, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in DOCUMENTS)):
         prose = re.sub(r"```.*?```|`[^`]*`", "", document, flags=re.DOTALL)
         assert re.findall(r"\b[A-Z]+_[A-Z_]+\b", prose) == []
 
 
 def test_linked_files_exist() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert "docs/results.md" in links
+    links = [link for link in re.findall(r"\]\(([^)#:]+)\)", README) if link]
+    assert {"docs/results.md", "docs/performance.md", "docs/cheetah-lion.jpg"} <= set(links)
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
 def test_python() -> None:
+    found: dict[str, object] = {}
     for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "README.md", "exec"), found)
+    cheetah, lion, result = (found[name] for name in ("cheetah", "lion", "result"))
+    names = [lion.points.names[j] for j in result["matches0"].tolist() if j >= 0]  # type: ignore[attr-defined, index]
+    assert set(names) <= set(cheetah.points.names)  # type: ignore[attr-defined]
 
 
-def test_training_on_drawn_figures(empty_folder: Path) -> None:
-    download, check, train, evaluate = commands("data/figures")
-    cli.main([*download, "--count", "12"])
-    cli.main(check)
-    with Image.open("figures.png") as sheet:
-        assert sheet.width > 500
-    train[train.index("--steps") + 1] = "2"
-    cli.main([*train, "--batch-size", "2", "--validation-pairs", "2"])
-    assert (empty_folder / "runs/first/model.safetensors").is_file()
-    cli.main([*evaluate, "--json", "result.json"])
-    (result,) = json.loads(Path("result.json").read_text())["results"]
-    assert set(result["classes"]) == {"beetle", "bird", "horse", "person"}
-    assert result["mean"] == pytest.approx(sum(result["classes"].values()) / 4)
+def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    samples, match = commands("photos")[:2]
+    cli.main(samples)
+    assert "6 of the 6 points with a namesake were matched with it" in capsys.readouterr().out
+    cli.main(match)
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("L_Eye", "R_EarBase", "Throat"))
+    (entry,) = json.loads(blocks("json")[0])["images"]
+    assert entry["keypoints"][0] in json.loads(Path("photos/points.json").read_text())["images"][0]["keypoints"]
+    assert json.loads(Path("matches.json").read_text())["matches"]
+    with Image.open("matches.png") as picture:
+        assert picture.width > 500
+
+
+def test_many_photographs(tiny: list[str]) -> None:
+    copy_samples([get_sample(title) for title in ("cheetah", "lion", "cub")], Path("photos"))
+    _, _, local, on_ray, propagate = commands("photos")
+    cli.main([*local, *tiny])
+    cli.main([*on_ray, *tiny, "--workers", "1"])
+    assert Path("out/results.jsonl").read_text() == Path("out-ray/results.jsonl").read_text()
+    cli.main([*propagate, *tiny])
+    assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 2
+
+
+def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (demo,) = commands("normmatch demo")
+    monkeypatch.setattr("normmatch.page.server.launch", lambda *_, **__: "http://127.0.0.1:7860")
+    monkeypatch.setattr("threading.Event.wait", lambda *_: True)
+    cli.main([*demo, *tiny])
+    assert "the page is at http://127.0.0.1:7860" in capsys.readouterr().out
+
+
+def test_export(tiny: list[str]) -> None:
+    (export,) = commands("export")
+    cli.main([word if word != "small" else tiny[1] for word in export])
+    assert len(list(Path("onnx").glob("*.onnx"))) == 2
+
+
+def test_quickstart(empty_folder: Path) -> None:
+    (quickstart,) = commands("quickstart")
+    cli.main([*quickstart, "--steps", "2"])
+    assert Path("quickstart/matches.png").is_file()
 
 
 def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    download, check, prepare, train = commands("data/voc")
+    download, check, prepare, train, evaluate = commands("data/voc")
     asked = []
     monkeypatch.setattr("normmatch.data.download.install", lambda *args: asked.append(args) or [])
     cli.main(download)
@@ -88,19 +132,32 @@ def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPa
     assert Path("data/voc/prepared/pascal-voc-nmt-378").is_dir()
     config = parsed(train, monkeypatch)
     assert (config.model.image_size, config.data.root) == (378, Path("data/voc"))
+    NormMatch(PRESETS["tiny"]).save_pretrained("runs/voc")
+    cli.main([*evaluate, "--pairs", "2", "--json", "result.json"])
+    (result,) = json.loads(Path("result.json").read_text())["results"]
+    assert result["mean"] == pytest.approx(sum(result["classes"].values()) / len(result["classes"]))
 
 
-def test_own_photographs(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     header, *rows = blocks("text")[0].split()
-    Path("photos").mkdir()
-    Image.new("RGB", (320, 240)).save("photos/tom.jpg")
-    Image.new("RGB", (320, 240)).save("photos/kit.jpg")
+    Path("mine").mkdir()
+    Image.new("RGB", (320, 240)).save("mine/tom.jpg")
+    Image.new("RGB", (320, 240)).save("mine/kit.jpg")
     more = [row.replace("tom.jpg", "kit.jpg") for row in rows]
-    Path("photos/points.csv").write_text("\n".join([header, *rows, *more]) + "\n")
-    check, train = commands("photos")
+    Path("mine/points.csv").write_text("\n".join([header, *rows, *more]) + "\n")
+    check, train, match = commands("mine")
     cli.main(check)
-    assert Path("photos.png").is_file()
-    assert parsed(train, monkeypatch).data.name == "folder"
+    assert Path("mine.png").is_file()
+    config = parsed(train, monkeypatch)
+    assert (config.data.name, config.init) == ("folder", "small")
+    config.out.parent.mkdir()
+    Path("tiny").rename(config.out)
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (320, 240)).save(name)
+    points = [{"name": "nose", "x": 20, "y": 30}, {"name": "eye", "x": 200, "y": 90}]
+    entries = [{"image": name, "keypoints": points} for name in ("a.jpg", "b.jpg")]
+    Path("points.json").write_text(json.dumps({"images": entries}))
+    cli.main(match)
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
