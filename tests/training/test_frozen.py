@@ -106,7 +106,7 @@ def test_the_head_learns_and_the_backbone_does_not(tmp_path: Path, split: Prepar
     config = TrainConfig(
         out=tmp_path / "run", model=replace(PRESETS["tiny"], image_size=SIZE, dim=16),
         data=DataConfig(name="synthetic", root=tmp_path, workers=0), steps=3, batch_size=4, warmup=1, backbone_lr=0.0,
-        views=2, compile=False, accelerator="cpu", validation_pairs=3,
+        views=2, compile=False, accelerator="cpu", validation_pairs=3, tensorboard=False,
     )  # fmt: skip
     torch.manual_seed(config.seed)
     before = NormMatch(config.model)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from normmatch.data.pairs import PreparedSplit
@@ -78,7 +79,8 @@ class Journal:
         """A progress bar with loss, accuracy, speed and the time that is left."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         words = (TextColumn("{task.fields[note]}"), TimeRemainingColumn())
-        with Progress(*columns, *words, disable=not self.written) as progress:
+        console = None if self.written else Console(quiet=True)
+        with Progress(*columns, *words, console=console, disable=not self.written) as progress:
             progress.add_task("training", total=total, completed=done, note="")
             yield progress
 

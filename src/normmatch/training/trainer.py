@@ -110,7 +110,7 @@ class Trainer:
         shares = Shares(self.batches, self.fabric.global_rank, self.fabric.world_size, pixels)
         loader = make_loader(shares, config, self.step, pinned=self.device.type == "cuda")
         self.journal = Journal(config.out, self.step, self.fabric.is_global_zero, config.tensorboard)
-        with Stop(config.minutes) as stop, self.journal.bar(config.steps, self.step) as bar:
+        with closing(self.journal), Stop(config.minutes) as stop, self.journal.bar(config.steps, self.step) as bar:
             self._validate_when_due(bar)  # if it was killed in the validation
             self.lap, self.lap_step = time.monotonic(), self.step
             with closing(prefetch(loader, self.device)) as batches:
@@ -128,7 +128,6 @@ class Trainer:
                         bar.console.print(f"{REASONS[reason]} at step {self.step}; --resume continues")
                         break
                     self._validate_when_due(bar)
-        self.journal.close()
         return reason
 
     def _reason(self, stop: Stop) -> int:
