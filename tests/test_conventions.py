@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import normmatch
 from normmatch import PRESETS, NormMatch
-from normmatch.config import AugmentConfig
+from normmatch.config import AugmentConfig, LossConfig
 from normmatch.data.crops import crop_keypoints, resize_crop
 from normmatch.data.pairs import KeypointPair, collate
 from normmatch.data.transforms import fit_plan, make_plan, paint
@@ -85,7 +85,7 @@ def test_promise_1_the_loss_does_not_depend_on_padding(model: NormMatch) -> None
     losses = []
     for points in (8, 16):
         batch = make_batch(pairs, images0, images1, points)
-        losses.append(MatchingLoss()(model.describe(batch), batch))
+        losses.append(MatchingLoss(LossConfig())(model.describe(batch), batch))
     for key, value in losses[0].items():
         torch.testing.assert_close(losses[1][key], value, atol=1e-5, rtol=0)
 
@@ -298,7 +298,7 @@ def test_promise_5_matrices_are_unit_at_the_start_and_after_every_step(shared: b
     batch = make_batch(pairs, image0, image1)
     for _ in range(2):
         optimizer.zero_grad()
-        MatchingLoss()(model.describe(batch), batch)["loss"].backward()
+        MatchingLoss(LossConfig())(model.describe(batch), batch)["loss"].backward()
         optimizer.step()
         with pytest.raises(AssertionError):
             assert_matrices_are_unit(model)

@@ -144,7 +144,7 @@ def test_without_blocks_the_convolution_is_the_same() -> None:
 def test_files_that_compute_something_else_are_refused(exported: Exported) -> None:
     torch.manual_seed(1)
     other = NormMatch(CONFIG)
-    message = "^the exported encoder differs from the network by .*, expected 1e-4 at most$"
+    message = "^the exported encoder differs from the network by .*, expected 1e-4 at most[.]$"
     with pytest.raises(ExportError, match=message):
         check_parity(other, *exported, free_size=False)
     assert other.training  # as it was

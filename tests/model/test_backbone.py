@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from normmatch import ModelConfig, NormMatch
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.model.backbone import TimmBackbone, make_backbone
-from normmatch.pretrained import half
+from normmatch.pretrained import rounded
 
 # name: layers, image size, channels of the two maps, their strides
 KINDS: dict[str, tuple[tuple[int, int], int, tuple[int, int], tuple[int, int]]] = {
@@ -252,7 +252,7 @@ def test_weights_from_the_hub(hub: dict[str, Path], tmp_path: Path) -> None:
 def test_weights_of_vgg16_from_the_hub(hub: dict[str, Path], tmp_path: Path, vgg16: Any) -> None:
     state = {f"features.{key}": value for key, value in vgg16.net.state_dict().items()}
     hub["timm/vgg16.tv_in1k"] = tmp_path / "model.safetensors"
-    save_file(half(state), hub["timm/vgg16.tv_in1k"])
+    save_file(rounded(state, 16), hub["timm/vgg16.tv_in1k"])
     backbone = make_backbone("vgg16", (20, 25), 64, "hub")
     for key, value in backbone.net.state_dict().items():
         assert torch.equal(value, state[f"features.{key}"].half().float()), key
@@ -283,7 +283,7 @@ def test_random_weights_ask_no_hub(hub: dict[str, Path]) -> None:
 def test_weights_from_a_file(precision: str, tmp_path: Path) -> None:
     state = make("test_vit", seed=1).net.state_dict()
     if precision == "half":
-        state = half(state)
+        state = rounded(state, 16)
     save_file(state, tmp_path / "b.safetensors")
     net = make_backbone("test_vit", (3, 5), 64, str(tmp_path / "b.safetensors")).net
     for key, value in net.state_dict().items():

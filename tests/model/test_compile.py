@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from normmatch import PRESETS, NormMatch
+from normmatch.config import LossConfig
 from normmatch.losses import MatchingLoss
 from normmatch.model.backbone import Features
 from normmatch.model.graph import delaunay_batch
@@ -100,7 +101,7 @@ def test_forward_is_one_graph_for_all_masks(model: NormMatch) -> None:
 
 def test_training_is_one_graph_for_all_masks(model: NormMatch) -> None:
     counter = CompileCounterWithBackend("aot_eager")
-    flat = FlatHead(model.head, MatchingLoss()).train()
+    flat = FlatHead(model.head, MatchingLoss(LossConfig())).train()
     compiled = torch.compile(flat, fullgraph=True, backend=counter)
     for seed, counts in enumerate(COUNTS):
         arguments = inputs(model, counts, seed)
@@ -116,7 +117,7 @@ def test_training_is_one_graph_for_all_masks(model: NormMatch) -> None:
 def test_inductor_agrees_forward_and_backward() -> None:
     torch.manual_seed(0)
     model = NormMatch(replace(PRESETS["tiny"], num_layers=1))  # all layers are alike, and compiling takes time
-    flat = FlatHead(model.head, MatchingLoss()).train()
+    flat = FlatHead(model.head, MatchingLoss(LossConfig())).train()
     compiled = torch.compile(flat, fullgraph=True)
     for seed, counts in enumerate(COUNTS[:2]):
         arguments = inputs(model, counts, seed)
