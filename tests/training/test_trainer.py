@@ -84,7 +84,7 @@ def test_matrices_are_on_the_sphere_after_every_step(tmp_path: Path, splits: dic
     for step in range(6):
         trainer._train_step(Shares(trainer.batches, 0, 1, splits["train"])[step])
         trainer.step += 1
-        for model in (trainer.model, trainer.averaged()):
+        for model in (trainer.model, trainer.update.averaged()):
             units = [m for m in model.modules() if isinstance(m, UnitLinear)]
             assert units
             for unit in units:

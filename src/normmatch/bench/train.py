@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.profiler import ProfilerActivity, profile
 
 from normmatch.bench.scene import make_pairs
@@ -14,8 +12,9 @@ from normmatch.bench.timing import measure, peak_memory
 from normmatch.config import PRESETS, TrainConfig
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.matcher import NormMatch
-from normmatch.training.optimizer import make_optimizer
+from normmatch.training.devices import make_fabric
 from normmatch.training.step import TrainStep
+from normmatch.training.update import Update
 
 PROFILED = 5  # steps
 
@@ -23,12 +22,18 @@ PROFILED = 5  # steps
 def bench_train(
     preset: str, device: torch.device, *, batch: int = 64, points: int = 24, compile: bool = True, seconds: float = 5.0
 ) -> dict[str, Any]:
-    """Pairs a second of forward, backward, clipping, optimiser, renormalisation and averaging, without the loader."""
+    """Pairs a second of whole steps: losses, gradients, clipping, optimiser, renormalisation, average; no loader."""
     if preset not in PRESETS:
         raise ConfigError(f"the preset is {preset!r}, expected one of {', '.join(PRESETS)}")
-    config = TrainConfig(out=Path(), model=replace(PRESETS[preset], backbone_weights="random"), batch_size=batch)
+    config = TrainConfig(
+        out=Path(),
+        model=replace(PRESETS[preset], backbone_weights="random"),
+        batch_size=batch,
+        compile=compile,
+        accelerator=device.type,  # type: ignore[arg-type]
+    )
     try:
-        step = _make_step(config, device, points, compile)
+        step = _make_step(config, points)
         timing, memory = measure(step, device, seconds), peak_memory(step, device)
         busy = _device_ms(step) / timing.median if device.type == "cuda" else None
     except torch.OutOfMemoryError as error:
@@ -49,29 +54,16 @@ def bench_train(
     }
 
 
-def _make_step(config: TrainConfig, device: torch.device, points: int, compile: bool) -> Any:
+def _make_step(config: TrainConfig, points: int) -> Any:
     """A training step as `Trainer` does it."""
-    module = TrainStep(NormMatch(config.model), config.loss).to(device).train()
-    optimizer = make_optimizer(module, config, fused=device.type == "cuda")
-    average = AveragedModel(module.model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
-    head = [p for p in module.model.head.parameters() if p.requires_grad]
-    data = {key: value.to(device) for key, value in make_pairs(module.model, points, config.batch_size).items()}
-    data["matches0"] = torch.arange(points, device=device).repeat(config.batch_size, 1)  # (B, N)
-    if compile:
-        module.compile()
-
-    def step() -> Tensor:
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = module(data)["loss"]
-        loss.backward()
-        nn.utils.clip_grad_norm_(head, config.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        module.model.normalize_weights()
-        average.update_parameters(module.model)
-        return loss.detach()
-
-    return step
+    fabric = make_fabric(config)
+    names = torch.zeros(points, dtype=torch.long)  # as many as there are points, all of one class
+    update = Update(fabric, TrainStep(NormMatch(config.model), config.loss, names), config, lambda batch: batch)
+    data = make_pairs(update.model, points, config.batch_size)
+    numbers = torch.arange(points).repeat(config.batch_size, 1)  # (B, N): each point is its own name and partner
+    data |= {"matches0": numbers, "names0": numbers, "names1": numbers}
+    data = {key: value.to(fabric.device) for key, value in data.items()}
+    return lambda: update(data, 1.0)["loss"]
 
 
 def _device_ms(step: Any) -> float:

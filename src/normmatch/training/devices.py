@@ -75,6 +75,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
         precision=precision,
     )
     fabric.launch()
+    torch.set_float32_matmul_precision("high")
     return fabric
 
 

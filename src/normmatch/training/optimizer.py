@@ -44,6 +44,7 @@ def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch
         lr=config.lr,
         betas=config.betas,
         fused=fused,
+        capturable=fused,
     )
 
 

@@ -4,7 +4,6 @@ Everything random is a function of (seed, step): the batch is (see `TrainBatches
 at every step. So a run that is stopped, even killed, and resumed ends with the same weights as one that never stopped.
 """
 
-import copy
 import math
 import time
 from contextlib import closing
@@ -14,8 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from timm.layers import convert_sync_batchnorm
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch import Tensor
 
 from normmatch.config import TrainConfig
 from normmatch.data.batches import KeypointTable, TrainBatches, batch_images
@@ -33,10 +31,11 @@ from normmatch.training.devices import Processes, make_fabric
 from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch
 from normmatch.training.frozen import Views, make_views
 from normmatch.training.journal import Journal
-from normmatch.training.optimizer import make_optimizer, rate
+from normmatch.training.optimizer import rate
 from normmatch.training.start import as_json, begin, claimed, find_start, make_model, warn_about
 from normmatch.training.step import TrainStep
 from normmatch.training.stop import LATE, REASONS, Stop
+from normmatch.training.update import Update
 
 VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
 
@@ -57,23 +56,15 @@ class Trainer:
     def _setup_network(self, state: dict[str, Any] | None) -> None:
         config = self.config
         torch.manual_seed(config.seed)
-        torch.set_float32_matmul_precision("high")
         classes = torch.from_numpy(KeypointTable(self.splits["train"]).classes)
-        module = TrainStep(make_model(config, state), config.loss, classes)
+        step = TrainStep(make_model(config, state), config.loss, classes)
         if self.processes.several and self.device.type == "cuda":
-            module = cast(TrainStep, convert_sync_batchnorm(module))  # statistics of the whole batch
-        self.model = module.model
-        optimizer = make_optimizer(module, config, fused=self.device.type == "cuda")
-        self.head_parameters = [p for p in self.model.head.parameters() if p.requires_grad]
-        if config.compile:
-            module.compile()
-        self.module, self.optimizer = self.fabric.setup(module, optimizer)
-        self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
+            step = cast(TrainStep, convert_sync_batchnorm(step))  # statistics of the whole batch
+        self.model = step.model
+        self.update = Update(self.fabric, step, config, self._inputs)
         if state:
             self.step, self.seconds = state["step"], state["seconds"]
-            self.module.load_state_dict(state["module"])
-            self.average.load_state_dict(state["average"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.update.load_state(state)
 
     def _setup_data(self) -> None:
         config, train, val = self.config, self.splits["train"], self.splits["val"]
@@ -137,40 +128,19 @@ class Trainer:
         return self.processes.largest(stop.reason())
 
     def _train_step(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """One step. Nothing in it waits for the device."""
         torch.manual_seed(self.config.seed * 1_000_003 + self.step + 7_919 * self.fabric.global_rank)
-        self.module.train()
-        if not self.config.backbone_lr:
-            self.model.backbone.eval()  # a frozen batch norm keeps its statistics too
-        inputs = self._inputs(batch)
-        kept = {k: v for k, v in batch.items() if not k.startswith(("plan_", "index", "image"))}
-        factor = rate(self.step, self.config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak"] * factor
-        logs = self.module({**kept, **inputs})
-        self.fabric.backward(logs["loss"])
-        if self.config.clip:
-            logs["gradient"] = nn.utils.clip_grad_norm_(self.head_parameters, self.config.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.model.normalize_weights()
-        self.average.update_parameters(self.model)
-        self.recent.append(logs["loss"].detach())
-        return {key: value.detach() for key, value in logs.items()}
+        logs = self.update(batch, rate(self.step, self.config))
+        self.recent.append(logs["loss"].clone())
+        return logs
 
     def _inputs(self, batch: dict[str, Tensor]) -> dict[str, Any]:
-        """What the network sees of both images: their pixels, or what a frozen backbone saw in them."""
+        """What the network sees of a batch: of its images the pixels, or what a frozen backbone saw in them."""
+        kept = {key: value for key, value in batch.items() if not key.startswith(("plan_", "index", "image"))}
         if self.views:
-            return {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
+            return kept | {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
         pairs = len(batch["mask0"])  # behind them may be images that only lend pixels
         image0, image1 = batch_images(batch, self.bank)
-        return {"image0": image0[:pairs], "image1": image1[:pairs]}
-
-    def averaged(self) -> NormMatch:
-        """A copy of the averaged network, its matrices back on the sphere; the running average stays as it is."""
-        model = copy.deepcopy(cast(NormMatch, self.average.module))
-        model.normalize_weights()
-        return model.eval()
+        return kept | {"image0": image0[:pairs], "image1": image1[:pairs]}
 
     def _log(self, logs: dict[str, Tensor]) -> str:
         """Write a line to the log, and say it in short. Reading the numbers waits for the device: not every step."""
@@ -202,7 +172,7 @@ class Trainer:
             self.lap = time.monotonic()
 
     def _validate(self, console: Console) -> None:
-        model, split, sampling = self.averaged(), self.splits["val"], self.config.data.sampling
+        model, split, sampling = self.update.averaged(), self.splits["val"], self.config.data.sampling
         bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
         if not self.config.backbone_lr:  # it will see the same next time
             self.validation_bank = bank
@@ -222,9 +192,7 @@ class Trainer:
             "seconds": self.seconds + time.monotonic() - self.lap,
             "min_score": self.model.config.min_score,
             "config": as_json(self.config),
-            "module": self.module.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            **self.update.state(),
         }
         path = self.config.out / f"step-{self.step:07d}.safetensors"
         self.processes.first(lambda: checkpoint.save(path, state, self.config.keep))
@@ -244,7 +212,7 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
             reason = trainer.fit()
             if reason > LATE:
                 raise SystemExit(128 + reason)
-            model = trainer.averaged()
+            model = trainer.update.averaged()
             if not reason:
                 trainer.processes.first(lambda: model.save_pretrained(config.out))
             return model
