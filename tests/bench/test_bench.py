@@ -25,7 +25,7 @@ STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "trans
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     how = {"points": 6, "curve": (4, 9), "batches": (1, 2), "images": 3, "seconds": 0.001}
-    return bench_model("tiny", CPU, [Variant("float32")], **how)
+    return list(bench_model("tiny", CPU, [Variant("float32")], **how))
 
 
 def test_every_figure_is_there_for_every_way(rows: list[dict[str, Any]]) -> None:
@@ -46,7 +46,8 @@ def test_figures_are_compared_with_the_plain_network(rows: list[dict[str, Any]])
 
 
 def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    report.write(rows, CPU, tmp_path)
+    report.write(rows, report.environment(CPU), tmp_path)
+    report.plot(rows, tmp_path / "speed.png")
     written = json.loads((tmp_path / "speed.json").read_text())
     assert written["rows"] == rows
     assert {"commit", "date", "device", "torch", "threads"} <= written["environment"].keys()

@@ -9,6 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -55,11 +56,11 @@ def bench_model(
     seconds: float = 1.0,
     weights: str | None = None,
     parts: Sequence[Part] = PARTS,
-) -> list[Row]:
-    """All rows of a preset; the plain network comes first, as the measure of the others."""
+) -> Iterator[Row]:
+    """All rows of a preset as they are measured; the plain network comes first, as the measure of the others."""
     model = make_model(preset, device, weights)
     plain = make_plain(model)
-    rows: list[Row] = []
+    base: dict[tuple, float] = {}  # milliseconds of the plain network
     for variant in (None, *variants):
         torch._dynamo.reset()  # what was compiled for the one before
         name = variant.name if variant else PLAIN
@@ -73,14 +74,27 @@ def bench_model(
             "cached": _cached(network, model, points, images),
             "files": _files(model, variant, points, seconds),
         }
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            found = [row for part in parts for row in measured[part]]
-        for note in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
-            warnings.warn(f"{preset}, {name}: {note}", stacklevel=2)
-        agreement = _agreement(run, _plain_runner(plain), model, points)
-        rows += [{"preset": preset, "variant": name, "agreement": agreement, **row} for row in found]
-    return _with_ratios(rows)
+        with _named_warnings(f"{preset}, {name}"):
+            agreement = _agreement(run, _plain_runner(plain), model, points)
+        for part in parts:
+            with _named_warnings(f"{preset}, {name}"):
+                found = list(measured[part])
+            for row in found:
+                key = row["what"], row["points"], row["batch"]
+                if not variant:
+                    base[key] = row["ms"]
+                ratio = base[key] / row["ms"] if key in base else None
+                yield {"preset": preset, "variant": name, "agreement": agreement, **row, "ratio": ratio}
+
+
+@contextmanager
+def _named_warnings(name: str) -> Iterator[None]:
+    """Say each warning once, and of which way to run the network it speaks."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for note in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+        warnings.warn(f"{name}: {note}", stacklevel=3)
 
 
 def _plain_runner(plain: NormMatch) -> Runner:
@@ -205,12 +219,3 @@ def _agreement(run: Runner, plain: Runner, model: NormMatch, points: int, pairs:
         data = make_pairs(model, points, 1, seed)
         found.append(run(data)["matches0"].cpu() == plain(data)["matches0"].cpu())
     return torch.stack(found).float().mean().item()
-
-
-def _with_ratios(rows: list[Row]) -> list[Row]:
-    """How many times faster than the plain network each row is, where that could be measured."""
-    base = {(row["what"], row["points"], row["batch"]): row["ms"] for row in rows if row["variant"] == PLAIN}
-    for row in rows:
-        plain = base.get((row["what"], row["points"], row["batch"]))
-        row["ratio"] = plain / row["ms"] if plain else None
-    return rows

@@ -66,15 +66,18 @@ def _table(rows: Sequence[Row]) -> list[str]:
         "| variant | what | points | batch | ms a pair | pairs/s | ratio | memory, MB | same matches |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        same = "" if row.get("agreement") is None else f"{100 * row['agreement']:.0f} %"
-        busy = "" if row.get("gpu_busy") is None else f" (GPU {100 * row['gpu_busy']:.0f} % busy)"
-        lines.append(
-            f"| {row['variant']} | {row['what']}{busy} | {row['points']:,} | {row['batch']:,} "
-            f"| {row['ms']:.3g} ({row['low']:.3g} to {row['high']:.3g}) | {row['pairs_per_second']:,.4g} "
-            f"| {_number(row.get('ratio'))} | {_number(row.get('memory_mb'))} | {same} |"
-        )
-    return lines
+    return [*lines, *map(line, rows)]
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    same = "" if row.get("agreement") is None else f"{100 * row['agreement']:.0f} %"
+    busy = "" if row.get("gpu_busy") is None else f" (GPU {100 * row['gpu_busy']:.0f} % busy)"
+    return (
+        f"| {row['variant']} | {row['what']}{busy} | {row['points']:,} | {row['batch']:,} "
+        f"| {row['ms']:.3g} ({row['low']:.3g} to {row['high']:.3g}) | {row['pairs_per_second']:,.4g} "
+        f"| {_number(row.get('ratio'))} | {_number(row.get('memory_mb'))} | {same} |"
+    )
 
 
 def _number(value: float | None) -> str:
@@ -101,10 +104,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         figure.savefig(temporary, dpi=120)
 
 
-def write(rows: Sequence[Row], device: torch.device, out: Path) -> None:
-    """Leave speed.json, speed.md and speed.png in a folder."""
-    where = environment(device)
+def write(rows: Sequence[Row], where: dict[str, Any], out: Path) -> None:
+    """Leave speed.json and speed.md in a folder."""
     write_json(out / "speed.json", {"environment": where, "rows": list(rows)})
     with whole_file(out / "speed.md") as file:
         file.write_text(markdown(rows, where), encoding="utf-8")
-    plot(rows, out / "speed.png")

@@ -1,6 +1,7 @@
 """`normmatch bench`: measure speed."""
 
-from typing import TYPE_CHECKING, Literal
+import sys
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
@@ -80,16 +81,17 @@ def model(
         out: a folder for speed.json, speed.md and speed.png
     """
     from normmatch.bench.model import bench_model
-    from normmatch.bench.report import environment, markdown, write
+    from normmatch.bench.report import environment, line, markdown, plot, write
     from normmatch.bench.scene import variants
 
     if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
         raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
     found = _device(device)
     small = found.type == "cpu"
-    rows = []
+    where = environment(found)
+    rows: list[dict[str, Any]] = []
     for preset in dict.fromkeys(presets):
-        rows += bench_model(
+        for row in bench_model(
             preset,
             found,
             variants(found, compile, precisions, heads),
@@ -100,10 +102,14 @@ def model(
             seconds=seconds,
             weights=weights or None,
             parts=parts,
-        )
-        if out is not None:
-            write(rows, found, out)
-    print(markdown(rows, environment(found)))
+        ):
+            rows.append(row)
+            print(f"{preset}: {line(row)}", file=sys.stderr, flush=True)  # compilers take long
+            if out is not None:
+                write(rows, where, out)
+    if out is not None:
+        plot(rows, out / "speed.png")
+    print(markdown(rows, where))
 
 
 def train(
