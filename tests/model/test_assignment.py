@@ -270,3 +270,8 @@ def test_one_to_one_settles_a_conflict_that_row_maxima_do_not():
     assert best_matches(log_assignment, similarity)[0].tolist() == [[0, 0]]
     assert mutual(torch.tensor([[0, 0]]), best_matches(log_assignment.mT, similarity)[0]).tolist() == [[0, -1]]
     assert one_to_one(log_assignment).tolist() == [[1, 0]]
+
+
+def test_of_equal_candidates_the_first_is_taken() -> None:
+    log_assignment = torch.tensor([[[-2.0, -1.0, -1.0], [-3.0, -3.0, -3.0], [-torch.inf] * 3]])
+    assert best_matches(log_assignment, torch.ones(1, 3, 3))[0].tolist() == [[1, 0, -1]]

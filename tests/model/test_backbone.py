@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from normmatch import ModelConfig, NormMatch
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.model.backbone import TimmBackbone, make_backbone
+from normmatch.model.patch_product import PatchProduct
 from normmatch.pretrained import rounded
 
 # name: layers, image size, channels of the two maps, their strides
@@ -27,6 +28,16 @@ KINDS: dict[str, tuple[tuple[int, int], int, tuple[int, int], tuple[int, int]]] 
     "test_resnet": ((2, 4), 64, (48, 96), (8, 32)),
     "test_efficientnet": ((1, 4), 64, (24, 64), (4, 32)),
 }
+
+
+@pytest.mark.parametrize(("name", "size"), [("test_vit", (64, 96)), ("swinv2_tiny_window8_256", (64, 64))])
+def test_patches_are_multiplied_as_timm_convolves_them(name: str, size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    first = make_backbone(name, KINDS[name][0], 64, "random").net.patch_embed.proj
+    assert type(first) is PatchProduct
+    image = torch.rand(2, 3, *size)
+    torch.testing.assert_close(first(image), nn.Conv2d.forward(first, image), atol=1e-5, rtol=1e-5)
+    assert type(make_backbone(name, KINDS[name][0], 64, "random", fused=False).net.patch_embed.proj) is nn.Conv2d
 
 
 @pytest.fixture(scope="module")

@@ -94,8 +94,12 @@ def best_matches(log_assignment: Tensor, similarity: Tensor) -> tuple[Tensor, Te
     if log_assignment.shape[2] == 0:
         empty = log_assignment.new_zeros(log_assignment.shape[:2])
         return torch.full_like(empty, -1, dtype=torch.long), empty
-    best, matches = log_assignment.max(2)  # (B, M)
-    return matches.masked_fill(best.isneginf(), -1), match_scores(log_assignment, similarity).amax(2)
+    best = log_assignment.amax(2, keepdim=True)  # (B, M, 1)
+    count = log_assignment.shape[2]
+    columns = torch.arange(count, device=best.device)
+    # the first of the largest; not argmax, which torch 2.11 compiles wrong for CPUs where its input is transposed
+    matches = torch.where(log_assignment == best, columns, count).amin(2)  # (B, M)
+    return matches.masked_fill(best.squeeze(2).isneginf(), -1), match_scores(log_assignment, similarity).amax(2)
 
 
 def mutual(matches0: Tensor, matches1: Tensor) -> Tensor:

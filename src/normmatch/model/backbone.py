@@ -9,6 +9,7 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, InputError, WeightsError
+from normmatch.model.patch_product import use_patch_product
 from normmatch.model.window_attention import use_fused_attention
 from normmatch.pretrained import first_line, load_weights
 
@@ -107,8 +108,8 @@ def make_backbone(
 ) -> TimmBackbone | VGG16Backbone:
     """A backbone by name, with weights from the hub ("hub"), none ("random"), or from a safetensors file (its path).
 
-    A file has the keys of timm's model without classifier, or of torchvision's `vgg16().features`. Without `fused`
-    attention a SwinV2 runs as timm wrote it: the plain baseline.
+    A file has the keys of timm's model without classifier, or of torchvision's `vgg16().features`. Without `fused` a
+    network runs as timm wrote it: the plain baseline.
     """
     pretrained = weights == "hub"
     if name == "vgg16":
@@ -121,6 +122,7 @@ def make_backbone(
         backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=False, prune_head=True)
         if fused:
             use_fused_attention(backbone.net)
+            use_patch_product(backbone.net)
     return backbone
 
 
