@@ -172,14 +172,17 @@ def own_address() -> str:
         return probe.getsockname()[0]
 
 
-def test_a_port_that_is_taken_is_one_sentence(
-    matcher: Matcher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("where", ["--port taken", "--port 0", "--port 99999", "--host 192.0.2.1"])
+def test_an_address_that_is_not_free_is_one_sentence_before_the_network_is_loaded(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("normmatch.photographs.matcher.Matcher", lambda *args, **kwargs: matcher)
+    monkeypatch.setattr("normmatch.photographs.matcher.Matcher", lambda *_, **__: pytest.fail("it was loaded"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
         with pytest.raises(SystemExit):
-            cli.main(["demo", "--port", str(port)])
-    assert capsys.readouterr().err.startswith(f"Nothing can listen at 127.0.0.1, port {port}; expected")
+            cli.main(["demo", *where.replace("taken", str(taken.getsockname()[1])).split()])
+    err = capsys.readouterr().err
+    assert err.startswith("Nothing can listen at ")
+    assert err.endswith("; expected an address of this machine and a free port.\n")
+    assert err.count("\n") == 1

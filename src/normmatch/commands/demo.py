@@ -56,9 +56,10 @@ def demo(
         device: auto, cpu, cuda or mps
         browser: open the page in the browser
     """
-    from normmatch.page.server import launch, make_server
+    from normmatch.page.server import check_address, launch, make_server
     from normmatch.photographs.matcher import Matcher
 
+    check_address(host, port)
     server = make_server(Matcher(weights, device=device))
     address = launch(server, host, port, browser=browser)
     print(f"the page is at {address} until you press Ctrl+C", flush=True)

@@ -7,6 +7,7 @@ by their path among them, is switched off by `Guard`.
 import logging
 import os
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,18 @@ def _add_refusals(server: "gradio.Server") -> None:
         return JSONResponse({"error": "The server failed at this; its log says why."}, status_code=500)
 
 
+def check_address(host: str, port: int | None) -> None:
+    """Refuse an address that nothing can listen at: before the network is loaded, not after it."""
+    try:
+        if port == 0:
+            raise OSError  # the system would choose one, and not tell
+        host = host.removeprefix("[").removesuffix("]")
+        with socket.create_server((host, port or 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _no_address(host, port) from error
+
+
 def launch(server: "gradio.Server", host: str, port: int | None, browser: bool = False) -> str:
     """Start the server in a thread of its own; the address that it listens at."""
     try:
@@ -170,11 +183,13 @@ def launch(server: "gradio.Server", host: str, port: int | None, browser: bool =
             enable_monitoring=False,
         )
     except (OSError, OverflowError) as error:
-        where = f"port {port}" if port else "the ports from 7860 on"
-        raise ConfigError(
-            f"Nothing can listen at {host}, {where}; expected an address of this machine and a free port."
-        ) from error
+        raise _no_address(host, port) from error
     return address
+
+
+def _no_address(host: str, port: int | None) -> ConfigError:
+    where = "the ports from 7860 on" if port is None else f"port {port}"
+    return ConfigError(f"Nothing can listen at {host}, {where}; expected an address of this machine and a free port.")
 
 
 def _describe_sample(number: int, sample: Sample) -> dict[str, Any]:
