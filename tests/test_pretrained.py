@@ -1,9 +1,11 @@
 """Weights files: exact round trips from wherever, the config inside, no half-written file, and what is refused."""
 
 import json
+import logging
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,6 +276,14 @@ def test_places_without_weights(tmp_path: Path) -> None:
             NormMatch.from_pretrained(name)
 
 
+def test_a_run_that_is_not_there_is_not_looked_for_on_a_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pretrained, "hf_hub_download", lambda *_: pytest.fail("the hub was asked"))
+    Path("runs").mkdir()
+    with pytest.raises(WeightsError, match="weights runs/mine not found"):
+        NormMatch.from_pretrained("runs/mine")
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -283,10 +293,18 @@ def test_places_without_weights(tmp_path: Path) -> None:
     ],
 )
 def test_a_hub_that_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[logging.LogRecord] = []
+    hub = logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(hub, "handlers", [SimpleNamespace(level=0, handle=records.append)])
+
     def download(*_: Any) -> str:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 8s [Retry 5/5].")
         raise error
 
     monkeypatch.setattr(pretrained, "hf_hub_download", download)
     with pytest.raises(WeightsError, match=r"weights somebody/animals could not be had from the hub \(") as caught:
         NormMatch.from_pretrained("somebody/animals")
     assert "\n" not in str(caught.value)
+    assert records == []  # one sentence, not a page about retries
+    hub.warning("heard again")
+    assert len(records) == 1

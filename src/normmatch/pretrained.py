@@ -1,6 +1,7 @@
 """Where weights come from, and how they are kept: safetensors files that carry their config, on disk or on a hub."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -34,16 +35,22 @@ def find(name: str | Path) -> Path:
     if bundled.is_file():
         return bundled
     known = ", ".join(sorted(p.stem for p in BUNDLED.glob("*.safetensors"))) or "none yet"
-    if path.suffix == ".safetensors" or str(name).count("/") != 1:
+    # A run in a folder of ours, such as runs/mine, is not looked for on a hub.
+    if path.suffix == ".safetensors" or str(name).count("/") != 1 or path.parent.is_dir():
         raise WeightsError(
             f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
         )
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it tells of each of its six attempts
     try:
         return Path(hf_hub_download(str(name), FILE_NAME))
     except Exception as error:  # of the hub, of its http library, of the disk
         raise WeightsError(
             f"weights {name} could not be had from the hub ({first_line(error)}), and no such folder exists"
         ) from error
+    finally:
+        logger.setLevel(level)
 
 
 def save_weights(path: Path, state: Mapping[str, Tensor], config: ModelConfig) -> None:
