@@ -24,7 +24,7 @@ HELD_OUT = 60  # of each class, never seen in training
 PAIRS = 100  # of each class, on which accuracy is measured
 
 
-def quickstart(out: Path = Path("demo"), steps: int = 550) -> float:
+def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> float:
     """Train a tiny network on drawn figures, show how well it matches figures that it has not seen.
 
     Args:

@@ -5,7 +5,7 @@ from pathlib import Path
 from normmatch.commands.options import Root
 
 
-def quickstart(out: Root = Path("demo"), steps: int = 550) -> None:
+def quickstart(out: Root = Path("quickstart"), steps: int = 550) -> None:
     """Train a tiny network on drawn figures for about a minute, and show what it has learned.
 
     Args:

@@ -36,9 +36,13 @@ def train(config: TrainConfig) -> None:
     if config.devices > 1 and not under_torchrun():
         start_processes(config)
         return
+    from normmatch.pretrained import FILE_NAME
     from normmatch.training.trainer import train as run
 
     run(config, load_splits(data.name, data.root, data.protocol, config.model.image_size))
+    finished = (config.out / FILE_NAME).is_file()  # not where --minutes were over
+    if finished and os.environ.get("RANK", "0") == "0":  # of several processes the first one talks
+        print(f"the trained network is in {config.out}; other commands take it as --weights {config.out}")
 
 
 def start_processes(config: TrainConfig) -> None:

@@ -1,0 +1,49 @@
+"""`normmatch train` on a folder of a user's own: from a CSV to a network that `normmatch match` takes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.command_line import run
+
+OPTIONS = "--data.name folder --data.root mine --data.workers 0 --steps 2 --batch-size 2 --no-compile --no-tensorboard"
+
+
+def make_folder(images: int) -> None:
+    rng = np.random.default_rng(0)
+    Path("mine").mkdir()
+    lines = ["image,class,name,x,y"]
+    for k in range(images):
+        Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(f"mine/{k}.png")
+        lines += [f"{k}.png,cat,eye,{10 + k},20", f"{k}.png,cat,nose,30,{15 + k}"]
+    Path("mine/points.csv").write_text("\n".join(lines))
+
+
+def test_a_folder_is_trained_on_and_the_result_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_folder(4)
+    command = ("train", "tiny", "--out", "runs/mine", *OPTIONS.split())
+    code, out, _ = run(capsys, *command, "--minutes", 1e-6)
+    assert code == 0
+    assert "--resume continues" in out
+    assert "the trained network" not in out
+    code, out, _ = run(capsys, *command, "--resume")
+    assert code == 0
+    assert "the trained network is in runs/mine; other commands take it as --weights runs/mine" in out
+    match = ("match", "mine/0.png", "mine/1.png", "--keypoints", "mine/points.csv", "--weights", "runs/mine")
+    assert run(capsys, *match)[0] == 0
+
+
+def test_too_small_a_folder_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_folder(3)
+    code, out, err = run(capsys, "train", "tiny", "--out", "runs/mine", *OPTIONS.split())
+    assert (code, out) == (2, "")
+    assert "too few objects for a validation split" in err
+    assert not Path("runs").exists()
