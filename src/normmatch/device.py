@@ -13,5 +13,9 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without cuda
-        raise ConfigError(f"The device {name!r} cannot be used here; expected auto, cpu, cuda or mps.") from error
+        usable = ["auto", "cpu"]
+        usable += ["cuda"] if torch.cuda.is_available() else []
+        usable += ["mps"] if torch.backends.mps.is_available() else []
+        expected = ", ".join(usable[:-1]) + f" or {usable[-1]}"
+        raise ConfigError(f"The device {name!r} cannot be used here; expected {expected}.") from error
     return device

@@ -117,7 +117,7 @@ def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
         InputError: missing, not an image, cut off, damaged, or larger than `max_pixels`; the sentence names the file.
     """
     path = Path(path)
-    _check_file(path)
+    check_file(path)
     # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
     with QUIET:
         try:
@@ -162,7 +162,8 @@ def is_web_address(path: Path | str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+:/", str(path), re.IGNORECASE) is not None
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what is no file with something in it."""
     try:
         info = path.stat()
     except FileNotFoundError:

@@ -143,11 +143,17 @@ def plot_similarity(
 def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
     """Write the figure without empty borders, whole or not at all; the ending of `path` chooses the format."""
     path = Path(path)
+    check_format(path)
+    with writing(path), whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
+
+
+def check_format(path: Path) -> None:
+    """Refuse what `save_plot` could not write: before the work, not after it."""
+    require("matplotlib")
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(FORMATS)}.")
-    with writing(path), whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
 
 
 # ---- what the functions above share ----

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from tests.command_line import run
@@ -185,9 +186,10 @@ def test_bad_points(capsys: pytest.CaptureFixture[str], scene: Path, content: st
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("0.png",), "expected two images, or --pairs and --out-dir; got 1 images"),
-        ((), "expected two images, or --pairs and --out-dir; got 0 images"),
-        (("0.png", "1.png", "--pairs", "pairs.csv"), "expected two images, or --pairs"),
+        (("0.png",), "expected two images, or --pairs and --out-dir; got one image."),
+        ((), "expected two images, or --pairs and --out-dir; got neither."),
+        (("0.png", "1.png", "3.png"), "expected two images, or --pairs and --out-dir; got 3 images."),
+        (("0.png", "1.png", "--pairs", "pairs.csv"), "expected two images, or --pairs and --out-dir; got both."),
         (("0.png", "1.png", "--out-dir", "out"), "--pairs and --out-dir go together"),
         (("--pairs", "pairs.csv"), "--pairs and --out-dir go together"),
         (("--pairs", "pairs.csv", "--out-dir", "out", "--json", "m.json"), "--json is for two images"),
@@ -195,7 +197,10 @@ def test_bad_points(capsys: pytest.CaptureFixture[str], scene: Path, content: st
         (("0.png", "1.png", "--device", "abacus"), "The device 'abacus' cannot be used here"),
         (("0.png", "1.png", "--weights", "nothing"), "weights nothing not found"),
         (("0.png", "1.png", "--json", "points.json/m.json"), "m.json cannot be written: "),
-        (("0.png", "1.png", "--out", "m.txt"), "m.txt"),
+        (("0.png", "1.png", "--json", "m.json", "--out", "m.txt"), "m.txt has the ending '.txt'; expected one of .png"),
+        (("nothing.png", "1.png"), "The image nothing.png does not exist"),
+        (("0.png", "https://example.org/1.png"), "is a web address; expected an image file"),
+        (("0.png", "."), ". is a folder; expected an image file"),
     ],
 )
 def test_bad_options(capsys: pytest.CaptureFixture[str], scene: Path, args: tuple[str, ...], sentence: str) -> None:
@@ -203,6 +208,15 @@ def test_bad_options(capsys: pytest.CaptureFixture[str], scene: Path, args: tupl
     assert code == 2
     assert sentence in err
     assert "Traceback" not in err
+    assert not Path("m.json").exists()  # nothing is written before everything is known to be right
+
+
+def test_a_device_that_is_not_here(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    code, _, err = run(capsys, "match", "0.png", "1.png", *OPTIONS, "--device", "cuda")
+    assert code == 2
+    assert err == "The device 'cuda' cannot be used here; expected auto or cpu.\n"
 
 
 def test_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,22 +231,30 @@ def test_a_list_of_pairs(capsys: pytest.CaptureFixture[str], scene: Path) -> Non
     command = ("match", "--pairs", "pairs.csv", *OPTIONS, "--out-dir", "out", "--format", "parquet")
     code, out, err = run(capsys, *command)
     assert code == 0
-    assert f"2 pairs are matched in {Path('out/results.jsonl')}" in out
-    assert "1 pairs could not be matched, see out/failed.jsonl: " in err
+    assert f"2 of 3 pairs are matched in {Path('out/results.jsonl')}" in out
+    assert "1 of 3 pairs could not be matched, see out/failed.jsonl: " in err
     assert "has no keypoints of" in err
     assert Path("out/results.parquet").is_file()
     Path("pairs.csv").write_text("image0,image1\n0.png,nothing.png\n")
     code, _, err = run(capsys, *command[:-2], "--out-dir", "other")
     assert code == 2
-    assert "1 pairs could not be matched" in err
+    assert "1 of 1 pairs could not be matched" in err
 
 
-@pytest.mark.parametrize(("option", "module"), [(("--engine", "ray"), "ray"), (("--format", "parquet"), "pyarrow")])
+@pytest.mark.parametrize(
+    ("args", "module"),
+    [
+        ("--pairs pairs.csv --out-dir out --engine ray", "ray"),
+        ("--pairs pairs.csv --out-dir out --format parquet", "pyarrow"),
+        ("0.png 1.png --json m.json --out m.png", "matplotlib"),
+    ],
+)
 def test_an_extra_that_is_not_installed(
-    capsys: pytest.CaptureFixture[str], scene: Path, option: tuple[str, ...], module: str, monkeypatch: Any
+    capsys: pytest.CaptureFixture[str], scene: Path, args: str, module: str, monkeypatch: Any
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
-    code, _, err = run(capsys, "match", "--pairs", "pairs.csv", *OPTIONS, "--out-dir", "out", *option)
-    assert code == 2
+    code, out, err = run(capsys, "match", *args.split(), *OPTIONS)
+    assert (code, out) == (2, "")  # before the work, not after it
+    assert not Path("m.json").exists()
     assert f"This needs {module}; install it with: pip install 'normmatch[" in err

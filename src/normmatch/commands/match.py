@@ -64,7 +64,8 @@ def match(
         workers: with --engine ray, how many processes; one for each core or GPU if not given
     """
     if (pairs is None) == (not images) or (images and len(images) != 2):
-        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {len(images)} images.")
+        got = {0: "neither", 1: "one image"}.get(len(images), f"{len(images)} images")
+        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {'both' if images and pairs else got}.")
     if (pairs is None) != (out_dir is None):
         raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
     if pairs is None or out_dir is None:
@@ -77,7 +78,8 @@ def match(
     from normmatch.photographs.many import match_list
 
     summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
-    print(f"{summary.matched:,} pairs are matched in {out_dir / 'results.jsonl'}")
+    total = summary.matched + len(summary.failed)
+    print(f"{summary.matched:,} of {total:,} pairs are matched in {out_dir / 'results.jsonl'}")
     _report_failed(summary.failed, summary.matched, out_dir)
 
 
@@ -89,13 +91,17 @@ def _match_two(
     out: Path | None,
     json: Path | None,
 ) -> None:
-    from normmatch.io import write_json, writing
+    from normmatch.io import check_file, write_json, writing
     from normmatch.photographs.choose import low_scores
     from normmatch.photographs.points import PointIndex, read_points
     from normmatch.photographs.report import draw_matches, make_record, print_matches
+    from normmatch.viz import check_format
 
+    if out is not None:
+        check_format(out)
     sets = []
     for image, file, box in zip(images, files, boxes, strict=True):
+        check_file(image)
         found = PointIndex(read_points(file), file).find(image)
         sets.append(replace(found, image=str(image), box=box or found.box))
     first, second = sets
@@ -120,7 +126,8 @@ def _report_failed(failed: "Sequence[Record]", matched: int, out_dir: Path) -> N
     if not failed:
         return
     some = " ".join(record["error"] for record in failed[:SHOWN])
-    sentence = f"{len(failed):,} pairs could not be matched, see {out_dir / 'failed.jsonl'}: {some}"
+    total = matched + len(failed)
+    sentence = f"{len(failed):,} of {total:,} pairs could not be matched, see {out_dir / 'failed.jsonl'}: {some}"
     if not matched:
         raise DataError(sentence)
     warnings.warn(sentence, stacklevel=2)

@@ -36,7 +36,7 @@ def propagate(
     from normmatch.photographs.propagate import propagate as run
 
     result = run(reference, images, candidates, out, options)
-    print(f"{result.objects:,} objects are annotated in {out}")
+    print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")
     for what, listed in (
         ("images have no candidates", result.without),
         ("objects could not be matched", result.failed),

@@ -97,5 +97,8 @@ def number(where: str, what: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not abs(found) <= MAX_COORDINATE:  # also when it is not a number
-        raise DataError(f"{where}: {short(value)} is no pixel coordinate (of {what}); expected a finite number.")
+        raise DataError(
+            f"{where}: {short(value)} is no pixel coordinate (of {what}); expected a number of at most "
+            f"{MAX_COORDINATE:,.0f}."
+        )
     return found

@@ -7,10 +7,12 @@ from normmatch.photographs.choose import Result
 from normmatch.photographs.matcher import Matcher
 from normmatch.photographs.report import draw_matches, print_matches
 from normmatch.photographs.samples import get_sample
+from normmatch.viz import check_format
 
 
 def match_samples(title0: str, title1: str, weights: str = "small", out: Path = Path("matches.png")) -> Result:
     """Match two samples by their titles, print the table of their points, and draw them."""
+    check_format(out)
     first, second = get_sample(title0).points, get_sample(title1).points
     matcher = Matcher(weights)
     start = time.perf_counter()
