@@ -11,6 +11,8 @@ from torch import Tensor
 from normmatch.model import cuda_graph
 from normmatch.model.cuda_graph import CudaGraphs
 
+CPU = torch.device("cpu")
+
 
 class FakeGraph:
     """Recording remembers nothing; the test's function writes its results to the same place every time."""
@@ -52,7 +54,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_each_shape_is_recorded_once_and_results_are_copies(recorded: list[int]) -> None:
-    double = CudaGraphs(lambda x, y: (2 * x, x + y))
+    double = CudaGraphs(lambda x, y: (2 * x, x + y), CPU)
     first = double(torch.ones(3), torch.ones(3))
     second = double(torch.full((3,), 5.0), torch.ones(3))
     assert [value.tolist() for value in first] == [[2.0] * 3, [2.0] * 3]
@@ -64,7 +66,7 @@ def test_each_shape_is_recorded_once_and_results_are_copies(recorded: list[int])
 
 
 def test_what_is_given_is_left_alone(recorded: list[int]) -> None:
-    add = CudaGraphs(lambda x: (x.add_(1),))
+    add = CudaGraphs(lambda x: (x.add_(1),), CPU)
     given = torch.zeros(2, 3).mT  # and need not be contiguous
     add(given)
     assert given.eq(0).all()
@@ -72,7 +74,7 @@ def test_what_is_given_is_left_alone(recorded: list[int]) -> None:
 
 def test_the_oldest_recordings_go_first(recorded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graph, "KEPT", 2)
-    square = CudaGraphs(lambda x: (x * x,))
+    square = CudaGraphs(lambda x: (x * x,), CPU)
     for n in (1, 2, 1, 3, 1):
         assert square(torch.full((n,), 3.0))[0].tolist() == [9.0] * n
     assert len(recorded) == 3  # 1 was used last when 3 came, so 2 went
@@ -83,8 +85,8 @@ def test_the_oldest_recordings_go_first(recorded: list[int], monkeypatch: pytest
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu() -> None:
     linear = torch.nn.Linear(8, 8).cuda()
-    graphs = CudaGraphs(lambda x: (linear(x).relu(),))
+    graphs = CudaGraphs(lambda x, y: (linear(x).relu() + y,), torch.device("cuda"))
     with torch.inference_mode():
         for batch in (1, 4, 1):
-            x = torch.randn(batch, 8, device="cuda")
-            torch.testing.assert_close(graphs(x)[0], linear(x).relu())
+            x, y = torch.randn(batch, 8, device="cuda"), torch.randn(batch, 8)  # one lies elsewhere
+            torch.testing.assert_close(graphs(x, y)[0], linear(x).relu() + y.cuda())

@@ -230,7 +230,7 @@ def test_without_a_compiler_it_warns_once_and_runs(model: NormMatch, monkeypatch
     def no_compiler(*_: Any) -> Any:
         raise RuntimeError("No working C++ compiler found\nmore")
 
-    monkeypatch.setattr(fast_module, "_without_limit", lambda function: no_compiler)
+    monkeypatch.setattr(fast_module, "_with_settings", lambda function, device: no_compiler)
     fast, data = FastNetwork(model, precision="float32", compile=True), pair(5, 6)
     with pytest.warns(UserWarning, match=r"torch.compile does not work here.*No working C\+\+ compiler found$"):
         found = fast.match(data)
@@ -312,5 +312,5 @@ def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
             expected = model(data)
             for _ in range(2):
                 found = fast.match(data)
-                torch.testing.assert_close(found["similarity"], expected["similarity"], atol=1e-3, rtol=0)
-                assert (found["matches0"] == expected["matches0"]).float().mean() > 0.95
+                torch.testing.assert_close(found["similarity"], expected["similarity"], atol=5e-3, rtol=0)  # TF32
+                assert (found["matches0"] == expected["matches0"]).float().mean() > 0.9

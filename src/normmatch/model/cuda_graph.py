@@ -16,12 +16,13 @@ KEPT = 64  # recordings; they share one pool of memory
 class CudaGraphs:
     """A function of tensors on a GPU, recorded for each combination of shapes; call it like the function itself.
 
-    Results are copies, so that the next call does not change them. `function` must neither wait for the device nor
-    depend on anything but its arguments and weights that stay where they are.
+    Arguments may lie elsewhere: they are copied to where the recording reads them. Results are copies, so that the next
+    call does not change them. `function` must neither wait for the device nor depend on anything but its arguments and
+    weights that stay where they are.
     """
 
-    def __init__(self, function: TensorFunction) -> None:
-        self.function = function
+    def __init__(self, function: TensorFunction, device: torch.device) -> None:
+        self.function, self.device = function, device
         self.recordings: OrderedDict[tuple, tuple[torch.cuda.CUDAGraph, list[Tensor], tuple[Tensor, ...]]] = (
             OrderedDict()
         )
@@ -30,20 +31,19 @@ class CudaGraphs:
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype) for a in arguments)
-        with self.lock, torch.cuda.device(arguments[0].device):
+        with self.lock, torch.cuda.device(self.device):
             if key not in self.recordings:
                 self.recordings[key] = self._record(arguments)
                 if len(self.recordings) > KEPT:
                     self.recordings.popitem(last=False)
             self.recordings.move_to_end(key)
             graph, inputs, outputs = self.recordings[key]
-            for place, value in zip(inputs, arguments, strict=True):
-                place.copy_(value, non_blocking=True)
+            _copy(inputs, arguments)
             graph.replay()
             return tuple(output.clone() for output in outputs)
 
     def _record(self, arguments: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], tuple[Tensor, ...]]:
-        inputs = [argument.clone(memory_format=torch.contiguous_format) for argument in arguments]
+        inputs = [argument.to(self.device).clone(memory_format=torch.contiguous_format) for argument in arguments]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -56,3 +56,14 @@ class CudaGraphs:
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             outputs = self.function(*inputs)
         return graph, inputs, tuple(outputs)
+
+
+def _copy(places: list[Tensor], values: tuple[Tensor, ...]) -> None:
+    """Copy values to their places; those that are on the device already in one kernel for all of a type."""
+    groups: dict[tuple, tuple[list[Tensor], list[Tensor]]] = {}
+    for place, value in zip(places, values, strict=True):
+        group = groups.setdefault((value.device, value.dtype), ([], []))
+        group[0].append(place)
+        group[1].append(value)
+    for group in groups.values():
+        torch._foreach_copy_(*group, non_blocking=True)

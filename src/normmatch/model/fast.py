@@ -44,7 +44,7 @@ class FastNetwork:
     Args:
         model: stays as it is; in half precision a copy of its backbone is made.
         precision: of the backbone: auto, float32, bfloat16 or float16; see `choose_precision`.
-        head_precision: of everything after it.
+        head_precision: of everything after it. Compiled for a GPU, float32 means TF32 in matrix products.
         compile: compile the network, and record it as CUDA graphs on a GPU. Takes a minute at the first call.
     """
 
@@ -89,7 +89,6 @@ class FastNetwork:
                 named.pop("edges0", None)
                 break
             named[f"edges{i}"] = edges
-        named = {key: value.to(self.device, non_blocking=True) for key, value in named.items()}
         views = [*_tensors(features0, more), *_tensors(features1, more)]
         size = None if isinstance(features0, Nodes) else features0.size
         other = None if isinstance(features1, Nodes) else features1.size
@@ -139,14 +138,17 @@ class FastNetwork:
                     output = self.model.head(features0, features1, dict(zip(names, tensors[last:], strict=True)))
                 return tuple(output[name] for name in OUTPUTS)
 
-            self._heads[key] = self._fastest(torch.compile(run), run) if self.compile else run
+            self._heads[key] = self._fastest(torch.compile(run), run) if self.compile else self._on_device(run)
         return self._heads[key]
 
     def _fastest(self, compiled: TensorFunction, plain: TensorFunction) -> TensorFunction:
-        function = Attempt(_without_limit(compiled), plain, "torch.compile")
+        function = self._on_device(Attempt(_with_settings(compiled, self.device), plain, "torch.compile"))
         if self.device.type != "cuda":
             return function
-        return Attempt(CudaGraphs(function), function, "recording CUDA graphs")
+        return Attempt(CudaGraphs(function, self.device), function, "recording CUDA graphs")
+
+    def _on_device(self, function: TensorFunction) -> TensorFunction:
+        return lambda *tensors: function(*(tensor.to(self.device, non_blocking=True) for tensor in tensors))
 
     def _run(self, function: TensorFunction, tensors: Sequence[Tensor], what: str) -> Tensors:
         """Call a function on the batch, filled up to a bucket where it is compiled; in parts if memory is short."""
@@ -240,10 +242,18 @@ def _is_vit(backbone: nn.Module) -> bool:
     return isinstance(backbone, TimmBackbone) and backbone.patch > 1
 
 
-def _without_limit(function: TensorFunction) -> TensorFunction:
+def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunction:
+    """Compiled code for as many shapes as there are; on a GPU float32 products use its matrix units (TF32)."""
+
     def run(*arguments: Tensor) -> Tensors:
-        with torch._dynamo.config.patch(recompile_limit=COMPILED_SHAPES):
-            return function(*arguments)
+        before = torch.get_float32_matmul_precision()
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        try:
+            with torch._dynamo.config.patch(recompile_limit=COMPILED_SHAPES):
+                return function(*arguments)
+        finally:
+            torch.set_float32_matmul_precision(before)
 
     return run
 

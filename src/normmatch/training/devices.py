@@ -67,6 +67,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
     cuda = torch.cuda.is_available() and config.accelerator in ("auto", "cuda")
     precision = ("bf16-mixed" if cuda else "32-true") if config.precision == "auto" else config.precision
     several = processes * machines > 1
+    torch.set_float32_matmul_precision("high")
     fabric = Fabric(
         accelerator=config.accelerator,
         devices=processes,
@@ -75,7 +76,6 @@ def make_fabric(config: TrainConfig) -> Fabric:
         precision=precision,
     )
     fabric.launch()
-    torch.set_float32_matmul_precision("high")
     return fabric
 
 

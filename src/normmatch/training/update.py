@@ -136,4 +136,12 @@ class Recorded:
             self.graph = graph
         except RuntimeError as error:  # memory, mostly: a recording keeps what it needs to itself
             self.possible = False
+            _renew_generator()
             warnings.warn(f"training steps cannot be recorded and run slower: {first_line(error)}", stacklevel=2)
+
+
+def _renew_generator() -> None:
+    """A recording that fails leaves torch's random generator in the middle of it; give it a state of its own again."""
+    device = torch.cuda.current_device()
+    fresh = torch.Generator(f"cuda:{device}").manual_seed(torch.initial_seed())
+    torch.cuda.default_generators[device].graphsafe_set_state(fresh.graphsafe_get_state())
