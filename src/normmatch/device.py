@@ -19,3 +19,12 @@ def find_device(name: str) -> torch.device:
         expected = ", ".join(usable[:-1]) + f" or {usable[-1]}"
         raise ConfigError(f"The device {name!r} cannot be used here; expected {expected}.") from error
     return device
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether torch's compiler works here, tried on a trifle: it needs a C++ compiler, and on a GPU triton."""
+    try:
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
+    except Exception:  # of the compiler, of the linker, of triton
+        return False
+    return True

@@ -47,3 +47,18 @@ def test_too_small_a_folder_is_one_sentence(
     assert (code, out) == (2, "")
     assert "too few objects for a validation split" in err
     assert not Path("runs").exists()
+
+
+def test_without_a_compiler_training_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_compiler(*_: object) -> None:
+        raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found")
+
+    monkeypatch.chdir(tmp_path)
+    make_folder(4)
+    monkeypatch.setattr("torch.compile", lambda function, **_: no_compiler)
+    code, _, err = run(capsys, "train", "tiny", "--out", "run", *OPTIONS.replace("--no-compile", "--compile").split())
+    assert code == 0
+    assert "Training is not compiled, because torch's compiler does not work here" in err
+    assert Path("run/model.safetensors").is_file()
