@@ -1,5 +1,7 @@
 """The command line. Each command is a function: its signature is its options, its docstring their help."""
 
+import contextlib
+import io
 import os
 import sys
 import warnings
@@ -58,6 +60,8 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: console.print(str(message), style="yellow")
+            if args[:1] == ["train"]:
+                _check_training(args[1:])
             result = tyro.cli(Command, prog="normmatch", description=DESCRIPTION, args=args)
             if isinstance(result, TrainConfig):
                 train.train(result)
@@ -74,3 +78,16 @@ def main(args: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _check_training(args: Sequence[str]) -> None:
+    """Raise our own sentence about settings that cannot be: tyro would put it into words about its own parts."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            tyro.cli(train.PRESET_COMMANDS, args=args, console_outputs=False)
+    except SystemExit as exit:  # all other complaints, and --help, are tyro's to print
+        cause: BaseException | None = exit
+        while cause is not None:
+            if isinstance(cause, NormMatchError):
+                raise cause from None
+            cause = cause.__context__

@@ -62,3 +62,30 @@ def test_without_a_compiler_training_goes_on(
     assert code == 0
     assert "Training is not compiled, because torch's compiler does not work here" in err
     assert Path("run/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--steps 0", "steps is 0, expected a whole number of at least 1"),
+        ("--lr nan", "lr is nan, expected a number of at least 0"),
+        ("--views 1", "views is 1, but that needs a frozen backbone; expected backbone_lr 0"),
+        ("--data.workers -1", "data.workers is -1, expected a number of at least 0"),
+        ("--model.dim 7", "dim"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: str, sentence: str
+) -> None:
+    code, out, err = run(capsys, "train", "tiny", "--out", tmp_path / "run", *options.split())
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert "Error parsing" not in err
+
+
+def test_other_complaints_are_still_heard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "--backbone-lr FLOAT" in run(capsys, "train", "tiny", "--help")[1]
+    assert "--step" in run(capsys, "train", "tiny", "--out", tmp_path, "--step", "3")[2]
+    assert "--out" in run(capsys, "train", "tiny")[2]
+    assert "paper-large" in run(capsys, "train")[2]
