@@ -3,32 +3,49 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from email.parser import Parser
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 from PIL import Image
 
 from normmatch import PRESETS, NormMatch, cli
 from normmatch.config import TrainConfig
+from normmatch.extras import EXTRAS
 from normmatch.photographs.samples import copy_samples, get_sample
 from tests.data import layouts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 DOCUMENTS = ("results.md", "performance.md")
-PARTS = ("photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")  # each has a test below
+# Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
+PARTS = ("make", "pip", "photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def commands(word: str) -> list[list[str]]:
-    """The arguments of every `normmatch` line that has the word in it."""
-    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("normmatch ")]
-    return [shlex.split(line)[1:] for line in lines if word in line]
+def lines() -> list[str]:
+    """Every command line."""
+    return [line for block in blocks("bash") for line in block.splitlines() if line and not line.startswith("#")]
+
+
+def commands(part: str) -> list[list[str]]:
+    """The arguments of every command line with this word in it."""
+    return [shlex.split(line)[1:] for line in lines() if part in line]
+
+
+def untested(lines: list[str]) -> list[str]:
+    """The lines that no test here runs, or more than one."""
+    return [line for line in lines if sum(part in line for part in PARTS) != 1]
 
 
 @pytest.fixture
@@ -46,13 +63,56 @@ def tiny(empty_folder: Path) -> list[str]:
 
 
 def test_every_line_is_tested_here() -> None:
-    assert sum(len(commands(word)) for word in PARTS) == len(commands("")) == 16
+    assert untested(lines()) == []
+    assert untested(["normmatch fly --to moon"]) == ["normmatch fly --to moon"]
+    assert {line.split()[0] for line in lines()} == {"make", "pip", "normmatch"}
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert [part for part in PARTS if f'= commands("{part}")' not in here] == []
 
 
-def test_make_targets_exist() -> None:
-    targets = set(re.findall(r"make (\w+)", "\n".join(blocks("bash")) + " ".join(re.findall(r"`(make \w+)`", README))))
-    assert targets == {"demo"}
-    assert all(re.search(rf"^{target}:", MAKEFILE, re.MULTILINE) for target in targets)
+def test_make_demo(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe as it stands, in an empty folder, with the environment that the tests run in."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)  # of the `make test` that may run this
+    (demo,) = commands("make")
+    command = ["make", "--file", str(ROOT / "Makefile"), *demo]
+    Path("pyproject.toml").touch()
+    planned = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
+    steps = ("-m venv .venv", "pip install --quiet --editable '.[dev]'", "touch .venv/.installed", "normmatch samples")
+    assert sorted(steps, key=planned.index) == list(steps)
+    Path("installed").touch()
+    here = [f"BIN={Path(sys.executable).parent}", "STAMP=installed"]
+    out = subprocess.run([*command, *here], capture_output=True, text=True, check=True).stdout
+    assert "6 of the 6 points with a namesake were matched with it" in out
+    assert "for pictures and points of your own open the web page: " in out
+    with Image.open("demo/matches.png") as picture:
+        assert picture.width > 500
+
+
+def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip would install: a wheel with everything in it, and extras that bring what the code asks for."""
+    from hatchling.build import build_wheel
+
+    ((verb, what),) = commands("pip")
+    assert (verb, what) == ("install", ".[demo]")
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        files = set(wheel.namelist())
+        text = {Path(name).name: wheel.read(name).decode() for name in files if ".dist-info/" in name}
+    source = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.relative_to(ROOT / "src").as_posix() for path in source} <= files
+    assert {"normmatch/weights/small.safetensors", "normmatch/page/static/index.html"} <= files
+    assert "normmatch = normmatch.cli:main" in text["entry_points.txt"]
+    metadata = Parser().parsestr(text["METADATA"])
+    offered = {extra: set() for extra in metadata.get_all("Provides-Extra")}
+    for line in metadata.get_all("Requires-Dist"):
+        requirement = Requirement(line)
+        for extra in offered:
+            if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+                offered[extra].add(requirement.name)
+                assert requirement.specifier.contains(version(requirement.name)), f"{line} is not installed"
+    for module, extra in EXTRAS.items():  # what a message says to install is what brings the module
+        assert offered[extra] & set(packages_distributions()[module]), f"{extra} does not bring {module}"
+    assert set(re.findall(r"`(\w+)`", README.split("Without an extra")[1].split("\n\n")[0])) == set(offered)
 
 
 def test_nothing_is_left_to_fill_in() -> None:
@@ -77,7 +137,7 @@ def test_python() -> None:
 
 
 def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    samples, match = commands("photos")[:2]
+    samples, match, *_ = commands("photos")
     cli.main(samples)
     assert "6 of the 6 points with a namesake were matched with it" in capsys.readouterr().out
     cli.main(match)
@@ -92,7 +152,8 @@ def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str])
 
 def test_many_photographs(tiny: list[str]) -> None:
     copy_samples([get_sample(title) for title in ("cheetah", "lion", "cub")], Path("photos"))
-    _, _, local, on_ray, propagate = commands("photos")
+    *_, local, on_ray, propagate = commands("photos")
+    assert len(commands("photos")) == 5  # the first two are above
     cli.main([*local, *tiny])
     cli.main([*on_ray, *tiny, "--workers", "1"])
     assert Path("out/results.jsonl").read_text() == Path("out-ray/results.jsonl").read_text()
@@ -108,13 +169,16 @@ def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "the page is at http://127.0.0.1:7860" in capsys.readouterr().out
 
 
-def test_export(tiny: list[str]) -> None:
+def test_export(empty_folder: Path) -> None:
     (export,) = commands("export")
-    cli.main([word if word != "small" else tiny[1] for word in export])
+    NormMatch(replace(PRESETS["tiny"], num_layers=1, sinkhorn_rounds=2)).save_pretrained("tiny")  # it takes a while
+    cli.main([word if word != "small" else "tiny" for word in export])
     assert len(list(Path("onnx").glob("*.onnx"))) == 2
 
 
-def test_quickstart(empty_folder: Path) -> None:
+def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, fewer in (("FIGURES", 8), ("HELD_OUT", 4), ("PAIRS", 3)):  # test_quickstart.py has all of it
+        monkeypatch.setattr(f"normmatch.quickstart.{name}", fewer)
     (quickstart,) = commands("quickstart")
     cli.main([*quickstart, "--steps", "2"])
     assert Path("quickstart/matches.png").is_file()
@@ -150,6 +214,8 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     assert Path("mine.png").is_file()
     config = parsed(train, monkeypatch)
     assert (config.data.name, config.init) == ("folder", "small")
+    on_a_cpu = re.findall(r"`(--backbone-lr .*?)`", README)[0].split()
+    assert parsed([*train, *on_a_cpu], monkeypatch).backbone_lr == 0
     config.out.parent.mkdir()
     Path("tiny").rename(config.out)
     for name in ("a.jpg", "b.jpg"):
