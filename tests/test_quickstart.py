@@ -1,4 +1,4 @@
-"""The first training keeps its promise: `normmatch quickstart` learns drawn figures within a minute."""
+"""The first training keeps its promise: `normmatch quickstart` learns drawn figures in a minute or two."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A first training in about a minute on two CPU cores: the preset `tiny` learns to match drawn figures."""
+"""A first training in a minute or two on two CPU cores: the preset `tiny` learns to match drawn figures."""
 
 import shutil
 from pathlib import Path

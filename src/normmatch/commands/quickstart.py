@@ -1,4 +1,4 @@
-"""`normmatch quickstart`: a first training in a minute."""
+"""`normmatch quickstart`: a first training in a minute or two."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from normmatch.commands.options import Root
 
 
 def quickstart(out: Root = Path("quickstart"), steps: int = 550) -> None:
-    """Train a tiny network on drawn figures for about a minute, and show what it has learned.
+    """Train a tiny network on drawn figures for a minute or two, and show what it has learned.
 
     Args:
         out: the folder for the trained network and a picture; an earlier quickstart in it is replaced
