@@ -121,12 +121,14 @@ class AugmentConfig:
     """probability of erasing a rectangle; erased keypoints leave both images"""
     cover_area: tuple[float, float] = (0.02, 0.2)
     """range of the share of the image that cutmix or erasing covers"""
+    noise: float = 0.0
+    """largest standard deviation of the noise on keypoints, in pixels of the network's image; each image has its own"""
 
     def __post_init__(self) -> None:
         for name in ("affine", "photometric", "flip", "mixup", "cutmix", "erase"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected a probability from 0 to 1")
-        for name, largest in (("rotation", 180.0), ("shift", 1.0), ("gain", 1.0)):
+        for name, largest in (("rotation", 180.0), ("shift", 1.0), ("gain", 1.0), ("noise", 100.0)):
             if not 0 <= getattr(self, name) <= largest:
                 raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected 0 to {largest:g}")
         for name, most in (("scale", 10.0), ("mixup_share", 1.0), ("cover_area", 1.0)):

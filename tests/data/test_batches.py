@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,23 @@ def test_covered_keypoints_leave_both_images(sampling: Sampling) -> None:
     assert torch.equal(count, (batch["matches0"] >= 0).sum(1))
     assert 2 <= count.min() < 6
     assert count.max() == 9
+
+
+def test_noise_moves_the_points_and_nothing_else(split: PreparedSplit) -> None:
+    still = AugmentConfig(affine=0, photometric=0, mixup=0)
+    plain = TrainBatches(split, 64, seed=0, augment=still)[0]
+    noisy = TrainBatches(split, 64, seed=0, augment=replace(still, noise=4.0))[0]
+    for key in ("index0", "index1", "mask0", "plan_affine"):
+        assert torch.equal(plain[key], noisy[key])
+    moved = []
+    for i in "01":  # in another order, so by name
+        for b in range(64):
+            for name in plain[f"names{i}"][b][plain[f"mask{i}"][b]]:
+                a, z = (x[f"keypoints{i}"][b][x[f"names{i}"][b] == name] for x in (plain, noisy))
+                moved.append((z - a).flatten())
+    off = torch.stack(moved)
+    assert off.mean(0).abs().max() < 0.3
+    assert off.std().item() == pytest.approx(4 / 3**0.5, rel=0.15)  # deviations are uniform from 0 to 4
 
 
 def test_classes_have_equal_chances(split: PreparedSplit) -> None:

@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from normmatch.config import AugmentConfig
 from normmatch.data.pair_lists import ClassPairs, class_pairs
 from normmatch.data.pairs import Images, KeypointPair, PreparedSplit, Sampling, collate, pair_points
-from normmatch.data.transforms import fit_plan, make_plan, paint, swap_left_right
+from normmatch.data.transforms import add_noise, fit_plan, make_plan, paint, swap_left_right
 from normmatch.errors import ConfigError, DataError
 
 
@@ -142,6 +142,7 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
             plan = make_plan(rng, self.augment, self.batch_size, size)
             swap = self.table.swap[index[0]]  # (B, V)
             plan, keypoints, present = fit_plan(plan, keypoints, present, swap, size, self.min_shared)
+            keypoints = add_noise(rng, keypoints, self.augment.noise)
         batch = collate(self._pairs(rng, index, keypoints, present), self.points, self.table.numbers)
         if plan is not None:
             batch |= plan.tensors()
