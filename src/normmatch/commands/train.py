@@ -2,8 +2,6 @@
 
 import os
 import sys
-import warnings
-from dataclasses import replace
 from typing import Annotated, Any, Union
 
 import tyro
@@ -42,23 +40,10 @@ def train(config: TrainConfig) -> None:
     from normmatch.training.trainer import train as run
 
     splits = load_splits(data.name, data.root, data.protocol, config.model.image_size)
-    run(without_compiler(config), splits)
+    run(config, splits)
     finished = (config.out / FILE_NAME).is_file()  # not where --minutes were over
     if finished and os.environ.get("RANK", "0") == "0":  # of several processes the first one talks
         print(f"the trained network is in {config.out}; other commands take it as --weights {config.out}")
-
-
-def without_compiler(config: TrainConfig) -> TrainConfig:
-    """The same, less `compile` where torch's compiler does not work: training is slower then, and works."""
-    from normmatch.device import can_compile, find_device
-
-    if not config.compile or can_compile(find_device(config.accelerator)):
-        return config
-    warnings.warn(
-        "Training is not compiled, because torch's compiler does not work here: it needs a C++ compiler, such as g++.",
-        stacklevel=2,
-    )
-    return replace(config, compile=False)
 
 
 def start_processes(config: TrainConfig) -> None:

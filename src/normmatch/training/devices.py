@@ -7,7 +7,9 @@ The processes share every batch: each computes the gradient of its pairs, and th
 """
 
 import os
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from normmatch.config import TrainConfig
 from normmatch.data.workers import cores
+from normmatch.device import can_compile, find_device
 from normmatch.errors import ConfigError, DataError
 
 PATIENCE = timedelta(hours=2)  # how long processes wait for the first one's validation or for a slow disk
@@ -77,6 +80,17 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def without_compiler(config: TrainConfig) -> TrainConfig:
+    """The same, less `compile` where torch's compiler does not work: training is slower then, and works."""
+    if not config.compile or can_compile(find_device(config.accelerator)):
+        return config
+    warnings.warn(
+        "Training is not compiled, because torch's compiler does not work here: it needs a C++ compiler, such as g++.",
+        stacklevel=2,
+    )
+    return replace(config, compile=False)
 
 
 def count_processes(config: TrainConfig) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
 from normmatch.pretrained import first_line
 from normmatch.training import checkpoint
-from normmatch.training.devices import Processes, make_fabric
+from normmatch.training.devices import Processes, make_fabric, without_compiler
 from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch
 from normmatch.training.frozen import Views, make_views
 from normmatch.training.journal import Journal
@@ -203,6 +203,7 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
 
     SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
     """
+    config = without_compiler(config)
     state = find_start(config)
     try:
         with claimed(config.out):
