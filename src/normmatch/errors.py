@@ -27,3 +27,8 @@ class ExportError(NormMatchError):
 
 class DeviceError(NormMatchError):
     """A device that cannot do what is asked of it."""
+
+
+def first_line(error: Exception) -> str:
+    """What somebody else's error says, in short; its kind where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

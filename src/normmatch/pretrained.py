@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from normmatch.config import ModelConfig
-from normmatch.errors import ConfigError, WeightsError
+from normmatch.errors import ConfigError, WeightsError, first_line
 from normmatch.io import whole_file
 
 FILE_NAME = "model.safetensors"
@@ -148,7 +148,3 @@ def _unrounded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _column(scale: Tensor, matrix: Tensor) -> Tensor:
     """(rows,) -> (rows, 1, ...), to be multiplied with the rows of a matrix."""
     return scale.view(-1, *[1] * (matrix.ndim - 1))
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

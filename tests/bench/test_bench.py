@@ -131,7 +131,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     if not torch.cuda.is_available():
         with pytest.raises(SystemExit):
             main(["bench", "model", "tiny", "--device", "cuda"])
-        assert "there is none here" in capsys.readouterr().err
+        assert "cannot be used here" in capsys.readouterr().err
 
 
 def test_unknown_presets() -> None:

@@ -1,16 +1,13 @@
 """`normmatch bench`: measure speed."""
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
 from normmatch.commands.options import Folder, Number, Root
 from normmatch.config import DatasetName, ProtocolName
 from normmatch.errors import ConfigError
-
-if TYPE_CHECKING:
-    import torch
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -83,10 +80,11 @@ def model(
     from normmatch.bench.model import bench_model
     from normmatch.bench.report import environment, line, markdown, plot, write
     from normmatch.bench.scene import variants
+    from normmatch.device import find_device
 
     if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
         raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
-    found = _device(device)
+    found = find_device(device)
     small = found.type == "cpu"
     where = environment(found)
     rows: list[dict[str, Any]] = []
@@ -134,11 +132,12 @@ def train(
     """
     from normmatch.bench.report import environment, markdown
     from normmatch.bench.train import bench_train
+    from normmatch.device import find_device
     from normmatch.io import write_json
 
     if batch_size < 1 or points < 2 or not 0 < seconds < 3600:
         raise ConfigError(f"batch_size {batch_size}, points {points}, seconds {seconds}; expected 1, 2, up to 3600")
-    found = _device(device)
+    found = find_device(device)
     rows = [
         bench_train(preset, found, batch=batch_size, points=points, compile=compile, seconds=seconds)
         for preset in dict.fromkeys(presets)
@@ -146,11 +145,3 @@ def train(
     if out is not None:
         write_json(out / "train.json", {"environment": environment(found), "rows": rows})
     print(markdown(rows, environment(found)))
-
-
-def _device(name: DeviceName) -> "torch.device":
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device is cuda, but there is none here; expected auto or cpu")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

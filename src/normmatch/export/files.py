@@ -12,13 +12,12 @@ from typing import Any, Literal
 import torch
 
 import normmatch
-from normmatch.errors import ExportError
+from normmatch.errors import ExportError, first_line
 from normmatch.export.graphs import Graph, trace
 from normmatch.export.parity import check_parity, onnx_runner, torch_runner
 from normmatch.extras import require
 from normmatch.io import whole_file
 from normmatch.model.matcher import NormMatch
-from normmatch.pretrained import first_line
 
 Format = Literal["onnx", "torch"]
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}

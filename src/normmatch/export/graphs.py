@@ -29,13 +29,12 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.overrides import TorchFunctionMode
 
-from normmatch.errors import ExportError
+from normmatch.errors import ExportError, first_line
 from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone
 from normmatch.model.graph import delaunay_batch
 from normmatch.model.matcher import MatchingHead, NormMatch
 from normmatch.model.sampling import Nodes, node_features
 from normmatch.model.spline import SplineConv
-from normmatch.pretrained import first_line
 
 RESAMPLE = "resample_abs_pos_embed"  # timm's function that fits a ViT's position grid to the image
 ENCODED = ("first", "second", "pooled")

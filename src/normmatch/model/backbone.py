@@ -8,10 +8,10 @@ import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
-from normmatch.errors import ConfigError, InputError, WeightsError
+from normmatch.errors import ConfigError, InputError, WeightsError, first_line
 from normmatch.model.patch_product import use_patch_product
 from normmatch.model.window_attention import use_fused_attention
-from normmatch.pretrained import first_line, load_weights
+from normmatch.pretrained import load_weights
 
 VGG16_LAST = 29  # relu5_3: what follows it in vgg16().features is the last pooling
 VGG16_STRIDE = 16  # of relu5_3
@@ -124,6 +124,11 @@ def make_backbone(
             use_fused_attention(backbone.net)
             use_patch_product(backbone.net)
     return backbone
+
+
+def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
+    """The blocks of a ViT; none of any other backbone."""
+    return list(backbone.net.blocks) if isinstance(backbone, TimmBackbone) and backbone.patch > 1 else []
 
 
 def _size_options(name: str, image_size: int) -> dict[str, Any]:

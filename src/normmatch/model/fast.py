@@ -16,14 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normmatch.errors import ConfigError, DeviceError, NormMatchError
-from normmatch.model.backbone import Features, TimmBackbone
+from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
+from normmatch.model.backbone import Features, vit_blocks
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import NormMatch, cut, equal_points
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import MANY_POINTS, edge_list
 from normmatch.model.window_attention import keep_biases
-from normmatch.pretrained import first_line
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FEWEST_POINTS = 8  # the smallest bucket
@@ -59,7 +58,7 @@ class FastNetwork:
         self._backbone = self._encoder(self.backbone)
         if compile:
             compiled = _same_weights(self.backbone)
-            for part in compiled.net.blocks if _is_vit(compiled) else [compiled]:  # a ViT's blocks share their code
+            for part in vit_blocks(compiled) or [compiled]:  # a ViT's blocks share their code
                 part.compile()
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
         self._heads: dict[tuple[Any, ...], TensorFunction] = {}
@@ -236,10 +235,6 @@ def _prepare_backbone(backbone: Any, dtype: torch.dtype) -> Any:
 def _same_weights(backbone: Any) -> Any:
     """A copy that shares the weights: what is compiled or kept in it does not show in the original."""
     return copy.deepcopy(backbone, {id(t): t for t in (*backbone.parameters(), *backbone.buffers())})
-
-
-def _is_vit(backbone: nn.Module) -> bool:
-    return isinstance(backbone, TimmBackbone) and backbone.patch > 1
 
 
 def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunction:

@@ -7,7 +7,8 @@ from torch import nn
 
 from normmatch.config import TrainConfig
 from normmatch.errors import ConfigError
-from normmatch.training.step import TrainStep, vit_blocks
+from normmatch.model.backbone import vit_blocks
+from normmatch.training.step import TrainStep
 
 FALLS = (2 / 6, 5 / 6)  # of the run, after which the paper's rate falls: epochs 2 and 5 of its 6
 FALL = 0.1

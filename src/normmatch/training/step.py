@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from normmatch.config import LossConfig
 from normmatch.losses import MatchingLoss
-from normmatch.model.backbone import Features, TimmBackbone
+from normmatch.model.backbone import Features, vit_blocks
 from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import Nodes
 from normmatch.training.frozen import describe_by_size
@@ -53,8 +53,3 @@ class TrainStep(nn.Module):
         self.losses = torch.compile(self.losses, dynamic=False)  # type: ignore[method-assign]
         for part in vit_blocks(self.model.backbone) or [self.model.backbone]:
             part.compile(dynamic=False)
-
-
-def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
-    """The blocks of a ViT; none of any other backbone."""
-    return list(backbone.net.blocks) if isinstance(backbone, TimmBackbone) and backbone.patch > 1 else []

@@ -20,12 +20,11 @@ from normmatch.data.batches import KeypointTable, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit
 from normmatch.data.protocols import get_protocol
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import ConfigError, DataError, first_line
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
 from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
-from normmatch.pretrained import first_line
 from normmatch.training import checkpoint
 from normmatch.training.devices import Processes, make_fabric, without_compiler
 from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch

@@ -10,8 +10,8 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from normmatch.config import TrainConfig
+from normmatch.errors import first_line
 from normmatch.model.matcher import NormMatch
-from normmatch.pretrained import first_line
 from normmatch.training.optimizer import make_optimizer
 from normmatch.training.step import TrainStep
 
