@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from normmatch.model.transformer import (
     Attention,
-    DropPath,
     NormalizedLayer,
     Scale,
     SwiGLU,
@@ -327,21 +326,6 @@ def test_the_other_image_matters_and_other_pairs_do_not(normalized):
     after = model(x, mask)[-1]
     assert not torch.allclose(before[0], after[0])
     torch.testing.assert_close(after[[1, 3]], before[[1, 3]])
-
-
-def test_drop_path_leaves_out_whole_images_and_keeps_the_mean():
-    drop, x = DropPath(0.3).train(), torch.ones(20_000, 2, 3)
-    out = drop(x)
-    assert out.unique().tolist() == pytest.approx([0, 1 / 0.7])
-    assert (out == out[:, :1, :1]).all()  # an image as a whole
-    assert (out == 0).float().mean().item() == pytest.approx(0.3, abs=0.02)
-    assert out.mean().item() == pytest.approx(1.0, abs=0.03)
-
-
-def test_drop_path_is_off_in_evaluation_and_at_zero():
-    x = torch.randn(50, 2, 3)
-    assert torch.equal(DropPath(0.9).eval()(x), x)
-    assert torch.equal(DropPath(0.0).train()(x), x)
 
 
 @KINDS

@@ -7,6 +7,7 @@ images and then the B second ones, so that streams with shared weights run as on
 
 import torch
 import torch.nn.functional as F
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 ALPHA_INIT = 0.05  # how far a residual step goes at first
@@ -96,20 +97,6 @@ class SwiGLU(nn.Module):
         if self.normalized:
             u, v = self.s_u * u, self.s_v * x.shape[-1] ** 0.5 * v
         return self.down(u * F.silu(v))  # (B, T, D)
-
-
-class DropPath(nn.Module):
-    """In training, leave out a residual step for a random share of the images, and strengthen it for the others."""
-
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
-
-    def forward(self, step: Tensor) -> Tensor:
-        if not self.training or not self.probability:
-            return step
-        keep = torch.rand(step.shape[0], 1, 1, device=step.device) >= self.probability  # (B, 1, 1)
-        return step * keep / (1 - self.probability)
 
 
 class NormalizedLayer(nn.Module):
