@@ -93,7 +93,6 @@ CANNOT_BE: list[tuple[dict[str, Any], str]] = [
     ({"spline_kernel": 1}, "model.spline_kernel"),
     ({"num_layers": True}, "model.num_layers"),
     ({"drop_path": -0.1}, "model.drop_path"),
-    ({"backbone_drop_path": 1.0}, "model.backbone_drop_path"),
     ({"drop_path": 1.0}, "model.drop_path"),
     ({"drop_path": float("nan")}, "model.drop_path"),
     ({"sinkhorn_epsilon": 0.0}, "model.sinkhorn_epsilon"),

@@ -156,7 +156,10 @@ def test_many_photographs(tiny: list[str]) -> None:
     assert len(commands("photos")) == 5  # the first two are above
     cli.main([*local, *tiny])
     cli.main([*on_ray, *tiny, "--workers", "1"])
-    assert Path("out/results.jsonl").read_text() == Path("out-ray/results.jsonl").read_text()
+    rows = [[json.loads(row) for row in Path(f, "results.jsonl").read_text().splitlines()] for f in ("out", "out-ray")]
+    for one, other in zip(*rows, strict=True):
+        assert [one["image0"], one["image1"], one["matches0"]] == [other["image0"], other["image1"], other["matches0"]]
+        assert one["matching_scores0"] == pytest.approx(other["matching_scores0"], abs=1e-5)  # threads add as they come
     cli.main([*propagate, *tiny])
     assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 2
 

@@ -36,9 +36,7 @@ class ModelConfig:
     shared_streams: bool = True
     """one set of weights for both images; this makes matching symmetric"""
     drop_path: float = 0.0
-    """probability of skipping a residual step of an image in the transformer, in training"""
-    backbone_drop_path: float = 0.0
-    """the same in the blocks of a timm backbone that have such steps"""
+    """probability of skipping a residual step of an image, in training"""
     spline_kernel: int = 5
     """knots of the B-spline kernel along each axis"""
     sinkhorn_epsilon: float = 0.035
@@ -64,9 +62,8 @@ class ModelConfig:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
         if self.spline_kernel < 2:
             raise ConfigError(f"model.spline_kernel is {self.spline_kernel}, expected a whole number of at least 2")
-        for name in ("drop_path", "backbone_drop_path"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}, expected a probability below 1")
+        if not 0 <= self.drop_path < 1:
+            raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
         if not 0 < self.sinkhorn_epsilon < float("inf"):
             raise ConfigError(f"model.sinkhorn_epsilon is {self.sinkhorn_epsilon}, expected a positive number")
         if not 0 <= self.min_score <= 1:

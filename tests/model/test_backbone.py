@@ -9,12 +9,12 @@ import torch
 import torchvision
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import save_file
-from timm.layers import DropPath, resample_abs_pos_embed
+from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from normmatch import ModelConfig, NormMatch
 from normmatch.errors import ConfigError, InputError, WeightsError
-from normmatch.model.backbone import TimmBackbone, make_backbone, use_drop_path
+from normmatch.model.backbone import TimmBackbone, make_backbone
 from normmatch.model.patch_product import PatchProduct
 from normmatch.pretrained import rounded
 
@@ -353,23 +353,3 @@ def test_timm_models_without_feature_maps(name: str) -> None:
 def test_layers_that_there_are_not(name: str, layers: tuple[int, int]) -> None:
     with torch.device("meta"), pytest.raises(ConfigError, match=r"model.backbone_layers .* expected numbers from 0 to"):
         make_backbone(name, layers, 64, "random")
-
-
-@pytest.mark.parametrize("name", ["test_vit", "swin_tiny_patch4_window7_224", "test_convnext"])
-def test_drop_path_skips_steps_of_all_blocks_in_training_alone(name: str) -> None:
-    image = torch.rand(4, 3, 64, 64)
-    expected = make(name)(image).maps
-    backbone = make(name)
-    use_drop_path(backbone, 0.5)
-    torch.testing.assert_close(backbone(image).maps, expected)  # in evaluation nothing changes
-    assert {m.drop_prob for m in backbone.modules() if isinstance(m, DropPath)} == {0.5}
-    assert not any(n.split(".")[-1].startswith("drop_path") and not isinstance(m, DropPath)
-                   for n, m in backbone.named_modules())  # fmt: skip
-    backbone.train()
-    assert not torch.equal(backbone(image).maps[1], backbone(image).maps[1])
-
-
-def test_a_backbone_without_steps_to_skip_says_so() -> None:
-    with pytest.raises(ConfigError, match="backbone_drop_path is 0.1.*expected 0"):
-        NormMatch(ModelConfig(backbone="test_resnet", backbone_weights="random", backbone_layers=(2, 3), image_size=96,
-                              backbone_drop_path=0.1))  # fmt: skip

@@ -19,12 +19,7 @@ from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.provenance import made_with
 from normmatch.model.matcher import NormMatch
 
-MAY_DIFFER: dict[str, Any] = {  # between runs of a network
-    "backbone_weights": "",
-    "drop_path": 0.0,
-    "backbone_drop_path": 0.0,
-    "min_score": 0.0,
-}
+MAY_DIFFER: dict[str, Any] = {"backbone_weights": "", "drop_path": 0.0, "min_score": 0.0}  # between runs of a network
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import timm
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-from timm.layers import DropPath
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, InputError, WeightsError, first_line
@@ -125,15 +124,6 @@ def make_backbone(
             use_fused_attention(backbone.net)
             use_patch_product(backbone.net)
     return backbone
-
-
-def use_drop_path(backbone: TimmBackbone | VGG16Backbone, probability: float) -> None:
-    """Skip residual steps in training, all with one probability, so that a ViT's blocks stay one compiled graph."""
-    steps = [(m, name) for m in backbone.modules() for name, _ in m.named_children() if name.startswith("drop_path")]
-    if not steps:
-        raise ConfigError(f"model.backbone_drop_path is {probability}, but this backbone skips nothing; expected 0")
-    for module, name in steps:
-        setattr(module, name, DropPath(probability).train(module.training))
 
 
 def vit_blocks(backbone: nn.Module) -> list[nn.Module]:

@@ -13,7 +13,7 @@ from normmatch import pretrained
 from normmatch.config import ModelConfig
 from normmatch.errors import InputError, NormMatchError, WeightsError
 from normmatch.model.assignment import best_matches, log_sinkhorn
-from normmatch.model.backbone import Features, make_backbone, use_drop_path
+from normmatch.model.backbone import Features, make_backbone
 from normmatch.model.graph import delaunay_batch, pseudo_coordinates
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import SplineCNN
@@ -105,8 +105,6 @@ class NormMatch(nn.Module):
         self.backbone = make_backbone(
             config.backbone, config.backbone_layers, config.image_size, config.backbone_weights
         )
-        if config.backbone_drop_path:
-            use_drop_path(self.backbone, config.backbone_drop_path)
         self.head = MatchingHead(config, sum(self.backbone.channels), self.backbone.global_channels)
 
     def encode(self, image: Tensor) -> Features:

@@ -55,7 +55,7 @@ def _vanilla(config: TrainConfig) -> TrainConfig:
 
 def _vgg16(config: TrainConfig) -> TrainConfig:
     """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
-    names = ("backbone", "backbone_layers", "backbone_drop_path", "image_size")
+    names = ("backbone", "backbone_layers", "image_size")
     changes = {name: getattr(PRESETS["vgg16"], name) for name in names}
     return replace(config, model=replace(config.model, **changes), freeze=0)
 

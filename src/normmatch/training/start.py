@@ -25,10 +25,7 @@ MAY_CHANGE = {  # between a run and its resumption; anything else would end with
     "out", "resume", "minutes", "keep", "save_every", "validate_every", "validation_pairs", "log_every", "tensorboard",
     "compile", "accelerator", "devices", "data.root", "data.workers",
 }  # fmt: skip
-MAY_DIFFER = {
-    "backbone_weights", "image_size", "drop_path", "backbone_drop_path", "sinkhorn_epsilon", "sinkhorn_rounds",
-    "min_score",
-}  # fmt: skip
+MAY_DIFFER = {"backbone_weights", "image_size", "drop_path", "sinkhorn_epsilon", "sinkhorn_rounds", "min_score"}
 
 
 def find_start(config: TrainConfig) -> dict[str, Any] | None:
