@@ -18,7 +18,7 @@ from normmatch.losses import (
     hyperspherical,
     info_nce,
     inverse,
-    layer_hyperspherical,
+    weigh_layers,
 )
 
 PAPER = LossConfig(names=0, layer_match=0)  # the paper's terms alone
@@ -139,9 +139,18 @@ def test_hyperspherical_of_known_points():
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_layer_weights_fall_by_three_tenths(layers):
     weights = {1: [0.3], 2: [0.6, 0.3], 4: [1.2, 0.9, 0.6, 0.3]}[layers]
-    outputs, mask = [unit(2, 5, 4) for _ in range(layers)], torch.rand(2, 5) < 0.8
+    outputs, mask = unit(layers, 2, 5, 4), torch.rand(2, 5) < 0.8
     expected = sum(w * hyperspherical_by_loop(x, mask) for w, x in zip(weights, outputs, strict=True))
-    assert layer_hyperspherical(outputs, mask).item() == pytest.approx(expected)
+    assert weigh_layers(hyperspherical(outputs, mask)).item() == pytest.approx(expected)
+
+
+def test_layers_together_are_layers_one_by_one():
+    output, batch = random_batch()
+    layers0, layers1, mask0 = output["layers0"], output["layers1"], batch["mask0"]
+    torch.testing.assert_close(hyperspherical(layers0, mask0), torch.stack([hyperspherical(x, mask0) for x in layers0]))
+    given = (batch["matches0"], mask0, batch["mask1"], 0.1)
+    similarity = layers0 @ layers1.mT
+    torch.testing.assert_close(info_nce(similarity, *given), torch.stack([info_nce(s, *given) for s in similarity]))
 
 
 @FUZZ
@@ -300,4 +309,4 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda s, t: info_nce(s, matches0, mask0, mask1, t), (similarity, temperature))
     assert torch.autograd.gradcheck(lambda s: cross_entropy(s, matches0, mask1), (similarity,))
     assert torch.autograd.gradcheck(lambda x: hyperspherical(x, mask1), (layers[0],))
-    assert torch.autograd.gradcheck(lambda *x: layer_hyperspherical(x, mask1), tuple(layers))
+    assert torch.autograd.gradcheck(lambda *x: weigh_layers(hyperspherical(torch.stack(x), mask1)), tuple(layers))

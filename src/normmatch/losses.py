@@ -7,9 +7,10 @@ against one learned vector for each keypoint name of its class, and the layer ma
 
 All are means over keypoints, so that their scale does not depend on how many points an image has. Where a batch is
 shared among processes, `count` says over how many: a share of the keypoints of the whole batch (see `count_points`).
+InfoNCE and the hyperspherical loss take one layer (B, ...) or several (L, B, ...), and give a number for each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +39,7 @@ def info_nce(
     temperature: Tensor | float,
     count: Tensor | None = None,
 ) -> Tensor:
-    """Symmetric InfoNCE of similarity (B, M, N) with true matches0 (B, M), -1 for none: both directions, then the mean.
+    """Symmetric InfoNCE of similarity (..., B, M, N) with true matches0 (B, M), -1 for none: mean of both directions.
 
         -log( exp(s_ij / t) / sum_l exp(s_il / t) )    for each true match (i, j), l over the valid points
 
@@ -46,10 +47,10 @@ def info_nce(
     bounded below by 0. A point without a partner is a negative for the others and has no term of its own.
     """
     logits = similarity / temperature
-    rows = _matched_log_likelihood(logits, matches0, mask1)  # (B, M)
-    columns = _matched_log_likelihood(logits.mT, inverse(matches0, mask1.shape[1]), mask0)  # (B, N)
+    rows = _matched_log_likelihood(logits, matches0, mask1)  # (..., B, M)
+    columns = _matched_log_likelihood(logits.mT, inverse(matches0, mask1.shape[1]), mask0)  # (..., B, N)
     count = (matches0 >= 0).sum().clamp_min(1) if count is None else count
-    return -(rows.sum() + columns.sum()) / (2 * count)
+    return -(rows.sum((-2, -1)) + columns.sum((-2, -1))) / (2 * count)
 
 
 def inverse(matches0: Tensor, n: int) -> Tensor:
@@ -60,28 +61,29 @@ def inverse(matches0: Tensor, n: int) -> Tensor:
 
 
 def _matched_log_likelihood(logits: Tensor, matches: Tensor, mask: Tensor) -> Tensor:
-    """Log-likelihood (B, M) of the true column in logits (B, M, N) over columns in mask (B, N); 0 for no partner."""
-    likelihood = logits.masked_fill(~mask.unsqueeze(1), torch.finfo(logits.dtype).min).log_softmax(2)
-    true = likelihood.gather(2, matches.clamp_min(0).unsqueeze(2)).squeeze(2)  # (B, M)
+    """Log-likelihood (..., B, M) of the true column in logits (..., B, M, N) over columns in mask; 0 for no partner."""
+    likelihood = logits.masked_fill(~mask.unsqueeze(1), torch.finfo(logits.dtype).min).log_softmax(-1)
+    column = matches.clamp_min(0).expand(logits.shape[:-1]).unsqueeze(-1)  # (..., B, M, 1)
+    true = likelihood.gather(-1, column).squeeze(-1)  # (..., B, M)
     return true.masked_fill(matches < 0, 0.0)
 
 
 def hyperspherical(descriptors: Tensor, mask: Tensor, count: Tensor | None = None) -> Tensor:
-    """Mean over keypoints of the largest cosine to another keypoint of the same image; descriptors (B, N, D) are unit.
+    """Mean over keypoints of the largest cosine to another one of the same image; descriptors (..., B, N, D) are unit.
 
     Images with a single point have no other: they do not count.
     """
-    cosine = descriptors @ descriptors.mT  # (B, N, N)
+    cosine = descriptors @ descriptors.mT  # (..., B, N, N)
     others = mask.unsqueeze(1) & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)  # (B, N, N)
-    nearest = cosine.masked_fill(~others, -2.0).amax(2)  # (B, N); a cosine is never -2
+    nearest = cosine.masked_fill(~others, -2.0).amax(-1)  # (..., B, N); a cosine is never -2
     counts = mask & others.any(2)
-    return nearest.masked_fill(~counts, 0.0).sum() / (counts.sum().clamp_min(1) if count is None else count)
+    total = nearest.masked_fill(~counts, 0.0).sum((-2, -1))  # (...)
+    return total / (counts.sum().clamp_min(1) if count is None else count)
 
 
-def layer_hyperspherical(layers: Sequence[Tensor], mask: Tensor, count: Tensor | None = None) -> Tensor:
-    """Sum over layers k = 1..L of (L - k + 1) p HS(layer k): the first layers, least refined, weigh most."""
-    terms = [(len(layers) - k) * LAYER_STEP * hyperspherical(x, mask, count) for k, x in enumerate(layers)]
-    return torch.stack(terms).sum()
+def weigh_layers(terms: Tensor) -> Tensor:
+    """Sum over layers k = 1..L of (L - k + 1) p HS(layer k), given HS (L,): the first, least refined, weigh most."""
+    return LAYER_STEP * (torch.arange(len(terms), 0, -1, device=terms.device) * terms).sum()
 
 
 def cross_entropy(similarity: Tensor, matches0: Tensor, mask1: Tensor, count: Tensor | None = None) -> Tensor:
@@ -153,21 +155,18 @@ class MatchingLoss(nn.Module):
         if not self.config.contrastive:
             term = cross_entropy(similarity, batch["matches0"], batch["mask1"], matches)
             return {"loss": term, "cross_entropy": term}
-        layers0, layers1 = output["layers0"].float().unbind(0), output["layers1"].float().unbind(0)
+        layers0, layers1 = output["layers0"].float(), output["layers1"].float()
         mask0, mask1 = batch["mask0"], batch["mask1"]
         temperature = self.log_temperature.exp()
         terms = {"info_nce": info_nce(similarity, batch["matches0"], mask0, mask1, temperature, matches)}
-        sides = hyperspherical(layers0[-1], mask0, points0) + hyperspherical(layers1[-1], mask1, points1)
-        terms["hyperspherical"] = sides / 2
+        spread = (hyperspherical(layers0, mask0, points0) + hyperspherical(layers1, mask1, points1)) / 2  # (L,)
+        terms["hyperspherical"] = spread[-1]
         if self.config.layer_loss:
-            sides = layer_hyperspherical(layers0, mask0, points0) + layer_hyperspherical(layers1, mask1, points1)
-            terms["layers"] = sides / 2
+            terms["layers"] = weigh_layers(spread)
         if self.config.layer_match and len(layers0) > 1:
-            earlier = [
-                info_nce(x0 @ x1.mT, batch["matches0"], mask0, mask1, temperature, matches)
-                for x0, x1 in zip(layers0[:-1], layers1[:-1], strict=True)
-            ]
-            terms["layer_match"] = self.config.layer_match * torch.stack(earlier).mean()
+            earlier = layers0[:-1] @ layers1[:-1].mT  # (L - 1, B, M, N)
+            each = info_nce(earlier, batch["matches0"], mask0, mask1, temperature, matches)  # (L - 1,)
+            terms["layer_match"] = self.config.layer_match * each.mean()
         if self.names is not None:
             descriptors = torch.cat([layers0[-1], layers1[-1]], 1)  # (B, M + N, D)
             numbers = torch.cat([batch["names0"], batch["names1"]], 1)  # (B, M + N)

@@ -20,6 +20,7 @@ from normmatch.model.backbone import make_backbone
 from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
 from normmatch.model.window_attention import FusedWindowAttention, keep_biases
 
+HEAD_PARTS = 3  # spline convolutions, a layer for all of them, the assignment
 SIZE = 64
 CPU = torch.device("cpu")
 
@@ -97,9 +98,9 @@ def test_nothing_is_compiled_again_within_a_bucket(model: NormMatch, counter: An
     for m, n in ((10, 9), (16, 16), (12, 2), (3, 11)):
         fast.match(pair(m, n))
     assert counter.frame_count == before
-    for count in (20, 40, 60):  # new buckets: one compilation for all of them
+    for count in (20, 40, 60):  # new buckets: each part is compiled once more, for all of them
         fast.match(pair(count, count))
-    assert counter.frame_count <= before + 1
+    assert counter.frame_count <= before + HEAD_PARTS
 
 
 def test_nodes_that_were_read_once(model: NormMatch, counter: Any) -> None:
@@ -108,7 +109,7 @@ def test_nodes_that_were_read_once(model: NormMatch, counter: Any) -> None:
     nodes = [fast.read(fast.encode(data[f"image{i}"]), data[f"keypoints{i}"]) for i in "01"]
     with torch.no_grad():
         assert_same(fast.match({**data, "features0": nodes[0], "features1": nodes[1]}), model(data))
-    assert counter.frame_count == 1
+    assert counter.frame_count == HEAD_PARTS
 
 
 def test_bytes_are_images_too(model: NormMatch) -> None:

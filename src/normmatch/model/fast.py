@@ -10,6 +10,7 @@ their numbers stay in a bucket, and after the second bucket the compiler makes c
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
 from normmatch.model.backbone import Features, vit_blocks
 from normmatch.model.cuda_graph import CudaGraphs
-from normmatch.model.matcher import NormMatch, cut, equal_points
+from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import MANY_POINTS, edge_list
 from normmatch.model.window_attention import keep_biases
@@ -61,6 +62,7 @@ class FastNetwork:
             for part in vit_blocks(compiled) or [compiled]:  # a ViT's blocks share their code
                 part.compile()
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
+        self._compiled_head = _compiled_parts(model.head) if compile else None
         self._heads: dict[tuple[Any, ...], TensorFunction] = {}
 
     @torch.inference_mode()
@@ -130,14 +132,15 @@ class FastNetwork:
             size0, size1, names = key
             views = 3 if size0 else 2
 
-            def run(*tensors: Tensor) -> Tensors:
+            def run(head: MatchingHead, *tensors: Tensor) -> Tensors:
                 last = views + (3 if size1 else 2)
                 features0, features1 = _view(tensors[:views], size0), _view(tensors[views:last], size1)
                 with torch.autocast(self.device.type, self.head_dtype, enabled=self.head_dtype != torch.float32):
-                    output = self.model.head(features0, features1, dict(zip(names, tensors[last:], strict=True)))
+                    output = head(features0, features1, dict(zip(names, tensors[last:], strict=True)))
                 return tuple(output[name] for name in OUTPUTS)
 
-            self._heads[key] = self._fastest(torch.compile(run), run) if self.compile else self._on_device(run)
+            plain, compiled = partial(run, self.model.head), self._compiled_head
+            self._heads[key] = self._fastest(partial(run, compiled), plain) if compiled else self._on_device(plain)
         return self._heads[key]
 
     def _fastest(self, compiled: TensorFunction, plain: TensorFunction) -> TensorFunction:
@@ -232,25 +235,36 @@ def _prepare_backbone(backbone: Any, dtype: torch.dtype) -> Any:
     return prepared.requires_grad_(False) if dtype != torch.float32 else prepared
 
 
-def _same_weights(backbone: Any) -> Any:
+def _same_weights(module: Any) -> Any:
     """A copy that shares the weights: what is compiled or kept in it does not show in the original."""
-    return copy.deepcopy(backbone, {id(t): t for t in (*backbone.parameters(), *backbone.buffers())})
+    return copy.deepcopy(module, {id(t): t for t in (*module.parameters(), *module.buffers())})
+
+
+def _compiled_parts(head: MatchingHead) -> MatchingHead:
+    """A copy that shares the weights, each part compiled by itself."""
+    compiled = _same_weights(head)
+    for part in compiled.parts():
+        part.compile()
+    compiled.assign = torch.compile(compiled.assign)
+    return compiled
 
 
 def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunction:
     """Compiled code for as many shapes as there are; on a GPU float32 products use its matrix units (TF32)."""
 
     def run(*arguments: Tensor) -> Tensors:
+        with torch._dynamo.config.patch(recompile_limit=COMPILED_SHAPES):
+            return function(*arguments)
+
+    def run_with_matrix_units(*arguments: Tensor) -> Tensors:
         before = torch.get_float32_matmul_precision()
-        if device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high")
         try:
-            with torch._dynamo.config.patch(recompile_limit=COMPILED_SHAPES):
-                return function(*arguments)
+            return run(*arguments)
         finally:
             torch.set_float32_matmul_precision(before)
 
-    return run
+    return run_with_matrix_units if device.type == "cuda" else run  # elsewhere a setting would only compile anew
 
 
 def _tensors(features: Features | Nodes, more: int) -> Tensors:

@@ -165,6 +165,7 @@ class TwoStreamTransformer(nn.Module):
         super().__init__()
         layer = NormalizedLayer if normalized else VanillaLayer
         streams = 1 if shared_streams else 2
+        self.normalized = normalized
         self.layers = nn.ModuleList(
             nn.ModuleList(layer(dim, num_heads, mlp_ratio * dim, drop_path) for _ in range(streams))
             for _ in range(num_layers)
@@ -178,7 +179,7 @@ class TwoStreamTransformer(nn.Module):
         outputs = []
         for streams in self.layers:
             x = _run_streams(streams, x, mask)  # type: ignore[arg-type]
-            outputs.append(norm(x))  # the vanilla layers leave the sphere; on it, this changes nothing
+            outputs.append(x if self.normalized else norm(x))  # the vanilla layers leave the sphere
         return outputs
 
     @torch.no_grad()

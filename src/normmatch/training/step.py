@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from normmatch.config import LossConfig
 from normmatch.losses import MatchingLoss
-from normmatch.model.backbone import Features, vit_blocks
+from normmatch.model.backbone import vit_blocks
 from normmatch.model.matcher import NormMatch
-from normmatch.model.sampling import Nodes
+from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.training.frozen import describe_by_size
 
 
@@ -24,32 +24,35 @@ class TrainStep(nn.Module):
         super().__init__()
         self.model = model
         self.loss = MatchingLoss(loss, classes, model.config.dim)
+        self.read = read_nodes
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         points = {key: value for key, value in batch.items() if not key.startswith(("image", "features"))}
-        if "features0" not in batch:
-            return self.losses(*self.model.encode_pair(batch["image0"], batch["image1"]), points)
-        features = batch["features0"], batch["features1"]  # a frozen backbone has seen the images before
-        if points["mask0"].device.type != "cpu":  # sorting by size would wait for the device
-            return self.losses(*features, points)
-        return self.judge(describe_by_size(self.model.head, *features, points), points)
+        known = "features0" in batch  # a frozen backbone has seen the images before
+        nodes0, nodes1 = (batch["features0"], batch["features1"]) if known else self._see(batch)
+        if known and points["mask0"].device.type == "cpu":  # on another device, sorting by size would wait for it
+            output = describe_by_size(self.model.head, nodes0, nodes1, points)
+        else:
+            output = self.model.head.describe(nodes0, nodes1, points)
+        return {**self.loss(output, points), "accuracy": accuracy(output["similarity"], points)}
 
-    def losses(
-        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        return self.judge(self.model.head.describe(features0, features1, points), points)
-
-    def judge(self, output: dict[str, Tensor], points: dict[str, Tensor]) -> dict[str, Tensor]:
-        losses = self.loss(output, points)
-        with torch.no_grad():  # by plain arg-max: Sinkhorn is for evaluation
-            similarity = output["similarity"].masked_fill(~points["mask1"].unsqueeze(1), -2.0)
-            known = points["matches0"] >= 0
-            right = known & (similarity.argmax(2) == points["matches0"])
-            accuracy = right.sum() / points.get("count_matches", known.sum().clamp_min(1))
-        return {**losses, "accuracy": accuracy}
+    def _see(self, batch: dict[str, Any]) -> tuple[Nodes, Nodes]:
+        """Both images at their keypoints."""
+        features0, features1 = self.model.encode_pair(batch["image0"], batch["image1"])
+        return self.read(features0, batch["keypoints0"]), self.read(features1, batch["keypoints1"])
 
     def compile(self) -> None:  # type: ignore[override]
-        """Compile the head with the losses as one graph, and a ViT's blocks as one that all of them share."""
-        self.losses = torch.compile(self.losses, dynamic=False)  # type: ignore[method-assign]
-        for part in vit_blocks(self.model.backbone) or [self.model.backbone]:
+        """Compile part by part; a ViT's blocks share their code, and so do the transformer's layers."""
+        self.read = torch.compile(self.read, dynamic=False)
+        blocks = vit_blocks(self.model.backbone) or [self.model.backbone]
+        for part in [*blocks, *self.model.head.parts(), self.loss]:
             part.compile(dynamic=False)
+
+
+@torch.no_grad()
+def accuracy(similarity: Tensor, points: dict[str, Tensor]) -> Tensor:
+    """The share of the true matches that a plain arg-max finds: Sinkhorn is for evaluation."""
+    known = points["matches0"] >= 0
+    likely = similarity.masked_fill(~points["mask1"].unsqueeze(1), -2.0).argmax(2)
+    right = known & (likely == points["matches0"])
+    return right.sum() / points.get("count_matches", known.sum().clamp_min(1))
