@@ -14,7 +14,7 @@ from normmatch.config import ModelConfig
 from normmatch.errors import InputError, NormMatchError, WeightsError
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, make_backbone
-from normmatch.model.graph import delaunay_batch, pseudo_coordinates
+from normmatch.model.graph import delaunay_batch, edges_among, pseudo_coordinates
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import SplineCNN
 from normmatch.model.transformer import TwoStreamTransformer, norm
@@ -207,7 +207,7 @@ def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
             adjacency = delaunay_batch(keypoints, mask)
         more = n - keypoints.shape[1]
         keypoints = keypoints.masked_fill(~mask.unsqueeze(2), 0.0)  # padding may hold anything
-        adjacency = adjacency & mask.unsqueeze(2) & mask.unsqueeze(1)
+        adjacency = edges_among(adjacency, mask)
         points[f"keypoints{i}"] = F.pad(keypoints, (0, 0, 0, more))  # (B, N, 2)
         points[f"mask{i}"] = F.pad(mask, (0, more))  # (B, N)
         points[f"adjacency{i}"] = F.pad(adjacency, (0, more, 0, more))  # (B, N, N)

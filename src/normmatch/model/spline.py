@@ -44,7 +44,7 @@ def edge_list(adjacency: Tensor) -> Tensor | None:
     how many there are, it waits for the device.
     """
     found = adjacency.nonzero()  # (T, 3): graph, point, neighbour; graph by graph
-    counts = adjacency.sum((1, 2))  # (B,)
+    counts = found[:, 0].bincount(minlength=len(adjacency))  # (B,)
     length = EDGES * adjacency.shape[1]
     if not len(found):
         return found.new_zeros(len(adjacency), length, 2)
