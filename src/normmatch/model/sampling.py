@@ -26,19 +26,29 @@ def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Ten
 
     Bilinear between the centres of the map's cells; outside of them the border is repeated.
     """
+    return _read(feature_map, _grid(keypoints, size))
+
+
+def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
+    """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
+    grid = _grid(keypoints, size)
+    return torch.cat([_read(F.normalize(m, dim=1), grid) for m in maps], dim=-1)
+
+
+def _grid(keypoints: Tensor, size: tuple[int, int]) -> Tensor:
+    """Keypoints (B, N, 2) as `grid_sample` wants them: from [0, W] x [0, H] to [-1, 1] x [-1, 1]."""
     height, width = size
-    x, y = keypoints.unbind(-1)  # (B, N) each; divided by numbers: a tensor of them would have to travel to the device
-    grid = torch.stack((2 * x / width - 1, 2 * y / height - 1), -1)  # [0, W] x [0, H] -> [-1, 1] x [-1, 1]
+    x, y = keypoints.unbind(-1)  # (B, N) each; numbers, because a tensor of them would have to travel to the device
+    return torch.stack((x * (2 / width), y * (2 / height)), -1) - 1
+
+
+def _read(feature_map: Tensor, grid: Tensor) -> Tensor:
+    """Features (B, N, C) of a map (B, C, h, w) at grid (B, N, 2)."""
     dtype = torch.promote_types(feature_map.dtype, grid.dtype)  # bf16 would move places by a third of a pixel
     features = F.grid_sample(
         feature_map.to(dtype), grid.unsqueeze(2).to(dtype), padding_mode="border", align_corners=False
     )  # (B, C, N, 1)
     return features.squeeze(3).mT.to(feature_map.dtype)  # (B, N, C)
-
-
-def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
-    """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
-    return torch.cat([sample(F.normalize(m, dim=1), keypoints, size) for m in maps], dim=-1)
 
 
 def read_nodes(features: Features | Nodes, keypoints: Tensor) -> Nodes:

@@ -176,9 +176,9 @@ class TwoStreamTransformer(nn.Module):
 
         Both streams read the other image as it was at the layer's start, so neither comes first.
         """
-        outputs = []
+        outputs, mask_other = [], swap(mask)
         for streams in self.layers:
-            x = _run_streams(streams, x, mask)  # type: ignore[arg-type]
+            x = _run_streams(streams, x, mask, mask_other)  # type: ignore[arg-type]
             outputs.append(x if self.normalized else norm(x))  # the vanilla layers leave the sphere
         return outputs
 
@@ -196,8 +196,8 @@ class TwoStreamTransformer(nn.Module):
                 torch._foreach_copy_(weights, unit.split([weight.shape[1 - dim] for weight in weights], 1 - dim))
 
 
-def _run_streams(streams: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
-    other, mask_other = swap(x), swap(mask)
+def _run_streams(streams: nn.ModuleList, x: Tensor, mask: Tensor, mask_other: Tensor) -> Tensor:
+    other = swap(x)
     if len(streams) == 1:
         return streams[0](x, other, mask, mask_other)
     halves = zip(streams, x.chunk(2), other.chunk(2), mask.chunk(2), mask_other.chunk(2), strict=True)
