@@ -131,6 +131,11 @@ def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
     return list(backbone.net.blocks) if isinstance(backbone, TimmBackbone) and backbone.patch > 1 else []
 
 
+def compiled_parts(backbone: nn.Module) -> list[nn.Module]:
+    """What is compiled part by part: a ViT's blocks, which share their code, or any other backbone as a whole."""
+    return vit_blocks(backbone) or [backbone]
+
+
 def _size_options(name: str, image_size: int) -> dict[str, Any]:
     """What timm needs to know about the size of the images."""
     if not timm.is_model(name):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
-from normmatch.model.backbone import Features, vit_blocks
+from normmatch.model.backbone import Features, compiled_parts
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
 from normmatch.model.sampling import Nodes, read_nodes
@@ -59,10 +59,10 @@ class FastNetwork:
         self._backbone = self._encoder(self.backbone)
         if compile:
             compiled = _same_weights(self.backbone)
-            for part in vit_blocks(compiled) or [compiled]:  # a ViT's blocks share their code
+            for part in compiled_parts(compiled):
                 part.compile()
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
-        self._compiled_head = _compiled_parts(model.head) if compile else None
+        self._compiled_head = _compile_head(model.head) if compile else None
         self._heads: dict[tuple[Any, ...], TensorFunction] = {}
 
     @torch.inference_mode()
@@ -240,10 +240,10 @@ def _same_weights(module: Any) -> Any:
     return copy.deepcopy(module, {id(t): t for t in (*module.parameters(), *module.buffers())})
 
 
-def _compiled_parts(head: MatchingHead) -> MatchingHead:
+def _compile_head(head: MatchingHead) -> MatchingHead:
     """A copy that shares the weights, each part compiled by itself."""
     compiled = _same_weights(head)
-    for part in compiled.parts():
+    for part in compiled.compiled_parts():
         part.compile()
     compiled.assign = torch.compile(compiled.assign)
     return compiled

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from normmatch.config import LossConfig
 from normmatch.losses import MatchingLoss
-from normmatch.model.backbone import vit_blocks
+from normmatch.model.backbone import compiled_parts
 from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.training.frozen import describe_by_size
@@ -44,8 +44,7 @@ class TrainStep(nn.Module):
     def compile(self) -> None:  # type: ignore[override]
         """Compile part by part; a ViT's blocks share their code, and so do the transformer's layers."""
         self.read = torch.compile(self.read, dynamic=False)
-        blocks = vit_blocks(self.model.backbone) or [self.model.backbone]
-        for part in [*blocks, *self.model.head.parts(), self.loss]:
+        for part in [*compiled_parts(self.model.backbone), *self.model.head.compiled_parts(), self.loss]:
             part.compile(dynamic=False)
 
 
