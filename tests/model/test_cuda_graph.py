@@ -31,6 +31,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(synchronize=bool, record=bool))
 
     def graph(recording: FakeGraph, pool: Any, capture_error_mode: str) -> Any:
         recordings.append(1)
@@ -40,14 +41,14 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     record = CudaGraphs._record
 
     def with_replay(self: CudaGraphs, arguments: tuple[Tensor, ...]) -> Any:
-        recording, inputs, outputs = record(self, arguments)
+        recording = record(self, arguments)
 
         def replay() -> None:
-            for place, value in zip(outputs, self.function(*inputs), strict=True):
+            for place, value in zip(recording.outputs, self.function(*recording.inputs.places), strict=True):
                 place.copy_(value)
 
-        recording.replay = replay  # type: ignore[attr-defined]
-        return recording, inputs, outputs
+        recording.graph.replay = replay  # type: ignore[method-assign]
+        return recording
 
     monkeypatch.setattr(CudaGraphs, "_record", with_replay)
     return recordings
@@ -72,6 +73,16 @@ def test_what_is_given_is_left_alone(recorded: list[int]) -> None:
     assert given.eq(0).all()
 
 
+def test_a_parcel_holds_tensors_of_all_types_and_shapes(recorded: list[int]) -> None:
+    """Those on the CPU travel together, and nothing may overlap, however many bytes they have."""
+    same = CudaGraphs(lambda *tensors: tuple(t.clone() for t in tensors), CPU)
+    for i in (1, 2):
+        given = (torch.arange(5.0) + i, torch.tensor([[True, i > 1, True]]), torch.arange(7) * i, torch.zeros(0, 2))
+        for found, value in zip(same(*given), given, strict=True):
+            assert torch.equal(found, value)
+    assert len(recorded) == 1
+
+
 def test_the_oldest_recordings_go_first(recorded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graph, "KEPT", 2)
     square = CudaGraphs(lambda x: (x * x,), CPU)
@@ -90,3 +101,13 @@ def test_on_a_gpu() -> None:
         for batch in (1, 4, 1):
             x, y = torch.randn(batch, 8, device="cuda"), torch.randn(batch, 8)  # one lies elsewhere
             torch.testing.assert_close(graphs(x, y)[0], linear(x).relu() + y.cuda())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_calls_that_do_not_wait_for_each_other_on_a_gpu() -> None:
+    """The next parcel is packed while the GPU is still busy with the last one."""
+    slow = torch.randn(2048, 2048, device="cuda")
+    graphs = CudaGraphs(lambda x, y: ((slow @ slow).sum() * 0 + x + y,), torch.device("cuda"))
+    with torch.inference_mode():
+        found = [graphs(torch.full((3,), float(i)), torch.full((3,), i + 0.5))[0] for i in range(50)]
+        assert [value[0].item() for value in found] == [2 * i + 0.5 for i in range(50)]

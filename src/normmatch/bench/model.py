@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -38,7 +39,6 @@ from normmatch.photographs.matcher import Matcher
 
 Row = dict[str, Any]
 Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
-Encoder = Callable[[Tensor], Features]
 Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
 PARTS: tuple[Part, ...] = get_args(Part)
 CACHED_BATCH = 256  # pairs of remembered images that are matched together
@@ -69,7 +69,7 @@ def bench_model(
         measured: dict[Part, Iterator[Row]] = {
             "pair": _latency(run, model, points, seconds),
             "stages": _stage_rows(network, model, points, seconds),
-            "points": _points_curve(run, network.encode, model, curve, seconds),
+            "points": _points_curve(network, model, curve, seconds),
             "batches": _batch_curve(run, model, points, batches, seconds),
             "cached": _cached(network, model, points, images),
             "files": _files(model, variant, points, seconds),
@@ -139,19 +139,17 @@ def _stage_rows(network: FastNetwork, model: NormMatch, points: int, seconds: fl
             yield _row(f"stage: {name}", measure(function, device, seconds / 2), points, 1)
 
 
-def _points_curve(
-    run: Runner, encode: Encoder, model: NormMatch, curve: Sequence[int], seconds: float
-) -> Iterator[Row]:
+def _points_curve(network: FastNetwork, model: NormMatch, curve: Sequence[int], seconds: float) -> Iterator[Row]:
     """The head alone: everything after the backbone, graphs given, over numbers of keypoints."""
-    device = next(model.parameters()).device
-    for points in curve:
-        data: dict[str, Any] = make_pairs(model, points, 1)
-        data |= {f"features{i}": encode(data.pop(f"image{i}")) for i in "01"}
+    for count in curve:
+        data = make_pairs(model, count, 1)
+        features0, features1 = (network.encode(data.pop(f"image{i}")) for i in "01")
         try:
-            once = _caller(run, data)
-            yield _row("head", measure(once, device, seconds / 2), points, 1, peak_memory(once, device))
+            once = _caller(partial(network.head, features0, features1), data)
+            timing, memory = measure(once, network.device, seconds / 2), peak_memory(once, network.device)
         except (torch.OutOfMemoryError, DeviceError):
             return
+        yield _row("head", timing, count, 1, memory)
 
 
 def _batch_curve(run: Runner, model: NormMatch, points: int, batches: Sequence[int], seconds: float) -> Iterator[Row]:

@@ -2,8 +2,9 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 TensorFunction = Callable[..., tuple[Tensor, ...]]
 WARM_UP = 3  # runs before the recording: compilers compile, libraries choose their kernels
 KEPT = 64  # recordings; they share one pool of memory
+ALIGNED = 256  # bytes, as CUDA's own allocations are
 
 
 class CudaGraphs:
@@ -23,14 +25,12 @@ class CudaGraphs:
 
     def __init__(self, function: TensorFunction, device: torch.device) -> None:
         self.function, self.device = function, device
-        self.recordings: OrderedDict[tuple, tuple[torch.cuda.CUDAGraph, list[Tensor], tuple[Tensor, ...]]] = (
-            OrderedDict()
-        )
+        self.recordings: OrderedDict[tuple, Recording] = OrderedDict()
         self.lock = threading.Lock()
         self.pool: Any = None
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
-        key = tuple((a.shape, a.dtype) for a in arguments)
+        key = tuple((a.shape, a.dtype, a.device) for a in arguments)
         with self.lock, torch.cuda.device(self.device):
             if key not in self.recordings:
                 self.recordings[key] = self._record(arguments)
@@ -38,32 +38,74 @@ class CudaGraphs:
                     self.recordings.popitem(last=False)
             self.recordings.move_to_end(key)
             graph, inputs, outputs = self.recordings[key]
-            _copy(inputs, arguments)
+            inputs.fill(arguments)
             graph.replay()
             return tuple(output.clone() for output in outputs)
 
-    def _record(self, arguments: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], tuple[Tensor, ...]]:
-        inputs = [argument.to(self.device).clone(memory_format=torch.contiguous_format) for argument in arguments]
+    def _record(self, arguments: tuple[Tensor, ...]) -> "Recording":
+        inputs = Inputs(arguments, self.device)
+        inputs.fill(arguments)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                self.function(*inputs)
+                self.function(*inputs.places)
         torch.cuda.current_stream().wait_stream(stream)
         if self.pool is None:
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            outputs = self.function(*inputs)
-        return graph, inputs, tuple(outputs)
+            outputs = self.function(*inputs.places)
+        return Recording(graph, inputs, tuple(outputs))
 
 
-def _copy(places: list[Tensor], values: tuple[Tensor, ...]) -> None:
-    """Copy values to their places; those that are on the device already in one kernel for all of a type."""
-    groups: dict[tuple, tuple[list[Tensor], list[Tensor]]] = {}
-    for place, value in zip(places, values, strict=True):
-        group = groups.setdefault((value.device, value.dtype), ([], []))
-        group[0].append(place)
-        group[1].append(value)
-    for group in groups.values():
-        torch._foreach_copy_(*group, non_blocking=True)
+class Inputs:
+    """Where a recording reads its arguments. Those on the CPU travel in one parcel: a copy each takes longer."""
+
+    def __init__(self, arguments: Sequence[Tensor], device: torch.device) -> None:
+        on_cpu = [a for a in arguments if a.device.type == "cpu"]
+        size = sum(map(_room, on_cpu))
+        self.parcel = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self.arrived = torch.empty(size, dtype=torch.uint8, device=device)
+        self.packed = _unpack(self.parcel, on_cpu)
+        unpacked = iter(_unpack(self.arrived, on_cpu))
+        self.places = [
+            next(unpacked) if a.device.type == "cpu" else torch.empty(a.shape, dtype=a.dtype, device=device)
+            for a in arguments
+        ]
+        self.sent = torch.cuda.Event()
+
+    def fill(self, arguments: Sequence[Tensor]) -> None:
+        """Copy the arguments to their places; those that are on the device already in one kernel for all of a type."""
+        on_cpu = [a for a in arguments if a.device.type == "cpu"]
+        if on_cpu:
+            self.sent.synchronize()  # the last parcel must have left before it is packed anew
+            torch._foreach_copy_(self.packed, on_cpu)
+            self.arrived.copy_(self.parcel, non_blocking=True)
+            self.sent.record()
+        groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        for place, value in zip(self.places, arguments, strict=True):
+            if value.device.type != "cpu":
+                places, values = groups.setdefault(value.dtype, ([], []))
+                places.append(place)
+                values.append(value)
+        for group in groups.values():
+            torch._foreach_copy_(*group, non_blocking=True)
+
+
+class Recording(NamedTuple):
+    """A CUDA graph, where it reads and where it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Inputs
+    outputs: tuple[Tensor, ...]
+
+
+def _room(tensor: Tensor) -> int:
+    return -(-tensor.nbytes // ALIGNED) * ALIGNED
+
+
+def _unpack(parcel: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """The parts of a parcel (bytes,), one behind the other, as tensors of the given shapes and types."""
+    starts = accumulate(map(_room, like), initial=0)
+    return [parcel[i : i + t.nbytes].view(t.dtype).view(t.shape) for i, t in zip(starts, like, strict=False)]

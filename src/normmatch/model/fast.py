@@ -3,8 +3,8 @@
     fast = FastNetwork(model, compile=True)
     output = fast.match({"image0": ..., "image1": ..., "keypoints0": ..., "keypoints1": ...})
 
-Compiled code is made for shapes. So points and pairs are filled up to a power of two: nothing is compiled again while
-their numbers stay in a bucket, and after the second bucket the compiler makes code for all of them.
+Compiled code is made for shapes. So points and pairs are filled up to a power of two, a bucket: nothing is compiled
+again while their numbers stay in it. Code for any shape would be compiled once more only, but is slower by half.
 """
 
 import copy
@@ -60,7 +60,7 @@ class FastNetwork:
         if compile:
             compiled = _same_weights(self.backbone)
             for part in compiled_parts(compiled):
-                part.compile()
+                part.compile(dynamic=False)
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
         self._compiled_head = _compile_head(model.head) if compile else None
         self._heads: dict[tuple[Any, ...], TensorFunction] = {}
@@ -244,8 +244,8 @@ def _compile_head(head: MatchingHead) -> MatchingHead:
     """A copy that shares the weights, each part compiled by itself."""
     compiled = _same_weights(head)
     for part in compiled.compiled_parts():
-        part.compile()
-    compiled.assign = torch.compile(compiled.assign)
+        part.compile(dynamic=False)
+    compiled.assign = torch.compile(compiled.assign, dynamic=False)
     return compiled
 
 

@@ -22,6 +22,20 @@ from normmatch.model.transformer import TwoStreamTransformer, norm
 OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie
 
 
+class Gather(nn.Module):
+    """What the graph network reads of both images, images 0 before images 1. A module, to be compiled as one."""
+
+    def forward(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Features at keypoints (2B, N, C), pseudo-coordinates (2B, N, N, 2), adjacency (2B, N, N), pooled (2B, G)."""
+        nodes0, nodes1 = read_nodes(features0, points["keypoints0"]), read_nodes(features1, points["keypoints1"])
+        keypoints = torch.cat([points["keypoints0"], points["keypoints1"]])  # (2B, N, 2)
+        adjacency = torch.cat([points["adjacency0"], points["adjacency1"]])
+        nodes, pooled = (torch.cat(both) for both in zip(nodes0, nodes1, strict=True))
+        return nodes, pseudo_coordinates(keypoints, adjacency), adjacency, pooled
+
+
 class MatchingHead(nn.Module):
     """Everything after the backbone: tensors in, tensors out, so that it compiles and exports whole.
 
@@ -32,6 +46,7 @@ class MatchingHead(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, global_channels: int) -> None:
         super().__init__()
         self.config = config
+        self.gather = Gather()
         self.spline = SplineCNN(channels, config.dim, config.spline_kernel)
         self.global_token = nn.Linear(global_channels, config.dim)
         self.transformer = TwoStreamTransformer(
@@ -48,15 +63,11 @@ class MatchingHead(nn.Module):
         self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """Unit descriptors of all keypoints after each layer, and the cosine similarity of the last ones."""
-        keypoints = torch.cat([points["keypoints0"], points["keypoints1"]])  # (2B, N, 2)
-        mask = torch.cat([points["mask0"], points["mask1"]])  # (2B, N)
-        adjacency = torch.cat([points["adjacency0"], points["adjacency1"]])  # (2B, N, N)
-
-        nodes0, nodes1 = read_nodes(features0, points["keypoints0"]), read_nodes(features1, points["keypoints1"])
-        nodes = torch.cat([nodes0.features, nodes1.features])  # (2B, N, C)
+        nodes, pseudo, adjacency, pooled = self.gather(features0, features1, points)
         edges = torch.cat([points["edges0"], points["edges1"]]) if "edges0" in points else None  # (2B, E, 2)
-        nodes = self.spline(nodes, pseudo_coordinates(keypoints, adjacency), adjacency, edges)  # (2B, N, D)
-        token = self.global_token(torch.cat([nodes0.pooled, nodes1.pooled])).unsqueeze(1)  # (2B, 1, D)
+        nodes = self.spline(nodes, pseudo, adjacency, edges)  # (2B, N, D)
+        token = self.global_token(pooled).unsqueeze(1)  # (2B, 1, D)
+        mask = torch.cat([points["mask0"], points["mask1"]])  # (2B, N)
         tokens = norm(torch.cat([token, nodes], 1))  # (2B, 1 + N, D)
         layers = torch.stack(self.transformer(tokens, F.pad(mask, (1, 0), value=True)))  # (L, 2B, 1 + N, D)
         layers0, layers1 = layers[:, :, 1:].chunk(2, 1)  # (L, B, N, D) each
@@ -96,7 +107,7 @@ class MatchingHead(nn.Module):
     def compiled_parts(self) -> list[nn.Module]:
         """What is compiled part by part, in less time than the whole: layers share their code."""
         streams = [stream for layer in self.transformer.layers for stream in layer.children()]
-        return [self.spline, *streams]
+        return [self.gather, self.spline, *streams]
 
 
 class NormMatch(nn.Module):
@@ -152,13 +163,14 @@ class NormMatch(nn.Module):
     def match(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """`forward` without the checks of its input."""
         m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
-        return cut(self.head(*self._features(data), equal_points(data)), m, n)
+        return cut(self.head(*self.features(data), equal_points(data)), m, n)
 
     def describe(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """What the losses need, see `MatchingHead.describe`; takes what `forward` takes, without its checks."""
-        return self.head.describe(*self._features(data), equal_points(data))
+        return self.head.describe(*self.features(data), equal_points(data))
 
-    def _features(self, data: Mapping[str, Any]) -> tuple[Features, Features]:
+    def features(self, data: Mapping[str, Any]) -> tuple[Features, Features]:
+        """What the network sees of both images, where `data` does not hold it already."""
         if "features0" in data or "features1" in data:
             return (
                 data["features0"] if "features0" in data else self.backbone(data["image0"]),
