@@ -113,6 +113,20 @@ def test_nearly_collinear_and_nearly_coinciding_points(seed, n, scale, noise, dt
 
 
 @FUZZ
+@given(seeds, st.integers(3, 8), st.integers(-7, -1))
+def test_rounding_makes_no_long_edges_along_the_border_of_a_grid(seed, side, noise):
+    """A grid's border is straight. Were it not, by a rounding error, Delaunay would join its corners."""
+    rng = np.random.default_rng(seed)
+    grid = 40.0 * np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2)
+    points = (grid + 10.0**noise * rng.normal(size=grid.shape)).astype(np.float32)
+    adjacency = delaunay(points)
+    assert_a_graph(adjacency, len(points))
+    i, j = np.nonzero(adjacency)
+    assert np.abs(points[i] - points[j]).max() < 41  # a neighbour, straight or across
+    assert adjacency.sum(1).min() >= 2
+
+
+@FUZZ
 @given(seeds, st.integers(2, 5), st.integers(2, 5))
 def test_order_means_nothing_even_on_a_grid(seed, rows, columns):
     """On a grid four points share a circle and either diagonal is Delaunay: the choice must not follow the order."""

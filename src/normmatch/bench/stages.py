@@ -56,7 +56,9 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
             with torch.autocast(device.type, fast.head_dtype, enabled=fast.head_dtype != torch.float32):
                 return function(*tensors)
 
-        chosen: Any = fast._fastest(torch.compile(arithmetic), arithmetic) if fast.compile else arithmetic
+        chosen: Any = (
+            fast._fastest(torch.compile(arithmetic, dynamic=False), arithmetic) if fast.compile else arithmetic
+        )
         timed = torch.inference_mode()(lambda: chosen(*tensors))
         return timed, arithmetic(*tensors)
 

@@ -1,13 +1,16 @@
 """The Delaunay graph of keypoints, in numpy: it stays outside of exported networks, and runs where torch is not.
 
-Valid range: any number of points, anywhere. Fewer than three points, collinear points and coinciding points have no
-triangulation: they give the complete graph.
+Valid range: any number of points, anywhere. Fewer than three points, points on a line and coinciding points have no
+triangulation: they give the complete graph. Between points of a straight border, as a grid has, rounding makes flat
+triangles; their long sides, which would set the scale of the whole graph, are left out.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
+
+FLAT = 1e-2  # the height of a triangle over its longest side
 
 
 def delaunay(keypoints: np.ndarray) -> np.ndarray:
@@ -19,15 +22,35 @@ def delaunay(keypoints: np.ndarray) -> np.ndarray:
     order = np.lexsort(keypoints.T)  # on a grid Qhull picks the diagonals by the order of the points, so fix the order
     try:
         triangulation = Delaunay(keypoints[order])
-    except QhullError:  # collinear
+    except QhullError:  # on a line
         return complete
     if len(triangulation.coplanar):  # a point that Qhull left out: it coincides with another
         return complete
     corners = order[triangulation.simplices]  # (T, 3)
+    sides = corners[:, [[0, 1], [1, 2], [2, 0]]]  # (T, 3, 2)
+    long = _long_sides_of_flat_triangles(keypoints[sides].astype(np.float64))  # (T, 3)
+    flat = long.any(1)  # (T,)
+    if flat.all():  # nearly on a line
+        return complete
+    return _linked(sides[~flat], n) | _linked(sides, n) & ~_linked(sides[long], n)
+
+
+def _long_sides_of_flat_triangles(sides: np.ndarray) -> np.ndarray:
+    """Which sides (T, 3) of triangles, given as sides (T, 3, 2, 2), are nearly as long as the two others together.
+
+    They are the longest of a circle of edges, so the graph is connected without them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        way = sides[:, :, 1] - sides[:, :, 0]  # (T, 3, 2)
+        length = (way**2).sum(2)  # (T, 3), squared
+        area = np.abs(way[:, 0, 0] * way[:, 1, 1] - way[:, 0, 1] * way[:, 1, 0])  # (T,), twice: height times base
+        return (area < FLAT * length.max(1))[:, None] & (2 * length > length.sum(1, keepdims=True))
+
+
+def _linked(edges: np.ndarray, n: int) -> np.ndarray:
+    """Adjacency (n, n) of edges (..., 2)."""
     adjacency = np.zeros((n, n), dtype=bool)
-    for a, b in ((0, 1), (1, 2), (2, 0)):
-        adjacency[corners[:, a], corners[:, b]] = True
-        adjacency[corners[:, b], corners[:, a]] = True
+    adjacency[edges[..., 0], edges[..., 1]] = adjacency[edges[..., 1], edges[..., 0]] = True
     return adjacency
 
 
