@@ -133,7 +133,8 @@ class LargestTensor(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        made = [] if func.is_view else tree_leaves(out)
+        sizes = [leaf.numel() for leaf in made if isinstance(leaf, Tensor)]
         self.elements = max(self.elements, *sizes, 0)
         return out
 

@@ -8,6 +8,7 @@ dense matrices: a few dozen points are neighbours of half of each other. Of a th
 so their graphs go through as lists of edges; other large ones in blocks of rows, so that memory stays bounded.
 """
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,21 +41,20 @@ def nearest_knots(pseudo: Tensor, kernel: int) -> tuple[Tensor, Tensor]:
 def edge_list(adjacency: Tensor) -> Tensor | None:
     """Edges (B, 6 N, 2) of adjacency (B, N, N): point, neighbour; None where a graph has more, which no Delaunay has.
 
-    A graph with fewer repeats its first edge, which no maximum notices: one shape for all graphs of N points. To know
-    how many there are, it waits for the device.
+    A graph with fewer repeats its first edge, which no maximum notices: one shape for all graphs of N points. It is
+    made on the CPU, by numpy: torch's threads would take longer to start than numpy takes for all of it.
     """
-    found = adjacency.nonzero()  # (T, 3): graph, point, neighbour; graph by graph
-    counts = found[:, 0].bincount(minlength=len(adjacency))  # (B,)
-    length = EDGES * adjacency.shape[1]
-    if not len(found):
-        return found.new_zeros(len(adjacency), length, 2)
-    if int(counts.max()) > length:
-        return None
-    start = counts.cumsum(0) - counts  # (B,): where each graph begins
-    edges = found[start.clamp_max(len(found) - 1), None, 1:].repeat(1, length, 1)  # (B, E, 2)
-    graph = found[:, 0]
-    edges[graph, torch.arange(len(found), device=found.device) - start[graph]] = found[:, 1:]
-    return edges
+    graphs = adjacency.cpu().numpy()
+    batch, n, _ = graphs.shape
+    edges = np.zeros((batch, EDGES * n, 2), np.int64)
+    for listed, graph in zip(edges, graphs, strict=True):
+        found = np.flatnonzero(graph)  # (E,): point * n + neighbour
+        if len(found) > len(listed):
+            return None
+        filled = np.full(len(listed), found[0] if len(found) else 0)
+        filled[: len(found)] = found
+        listed[:, 0], listed[:, 1] = np.divmod(filled, n)
+    return torch.from_numpy(edges).to(adjacency.device)
 
 
 class SplineConv(nn.Module):
