@@ -96,6 +96,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
             axis.plot([row[x] for row in line], [row[y] for row in line], marker="o", label=", ".join(key))
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(alpha=0.3)
     axes[0].set(xlabel="keypoints an image", ylabel="milliseconds, head alone")
     axes[1].set(xlabel="pairs at a time", ylabel="pairs a second, images to matches")
