@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
-FLAT = 1e-2  # the height of a triangle over its longest side
+FLAT = 3e-3  # the height of a triangle over its longest side
 
 
 def delaunay(keypoints: np.ndarray) -> np.ndarray:
