@@ -1,11 +1,13 @@
 """`normmatch eval` from the command line, on drawn figures with networks that have learnt nothing."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 from normmatch import PRESETS, NormMatch, pretrained
@@ -57,6 +59,29 @@ def test_predictions_are_scored_again_without_a_network(place: Path, tmp_path: P
     assert "| 3 px |" in markdown.read_text()
 
 
+def test_gray_pictures_show_the_places_of_the_points_alone(place: Path, tmp_path: Path) -> None:
+    """Figures painted over with anything give the same answers; without --gray they do not."""
+    shutil.copytree(place / "figures", tmp_path / "figures")
+    shutil.rmtree(tmp_path / "figures" / "prepared", ignore_errors=True)
+    for file in (tmp_path / "figures" / "images" / "val").iterdir():
+        Image.effect_noise((96, 96), 90).convert("RGB").save(file)
+    answers = {}
+    for folder in (place, tmp_path):
+        for gray in ("--gray", "--no-gray"):
+            out = tmp_path / f"{folder.name}{gray}"
+            result = out / "r.json"
+            main(["eval", str(place / "run0"), "synthetic", *options(folder, gray, "--out", out, "--json", result)])
+            (file,) = out.glob("*.safetensors")
+            assert (
+                file.stem.endswith("-gray")
+                == (gray == "--gray")
+                == json.loads(result.read_text())["results"][0]["gray"]
+            )
+            answers[folder, gray] = load_file(file)["scores0"]
+    assert torch.equal(answers[place, "--gray"], answers[tmp_path, "--gray"])
+    assert not torch.equal(answers[place, "--no-gray"], answers[tmp_path, "--no-gray"])
+
+
 def test_calibration_writes_the_threshold_and_nothing_else(place: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes((place / "run0" / "model.safetensors").read_bytes())
@@ -79,6 +104,7 @@ def test_what_cannot_be_is_one_sentence(place: Path, tmp_path: Path, capsys: pyt
     weights = str(place / "run0")
     ask = [weights, "synthetic", *options(place)]
     assert "jitter is -2.0" in fails(capsys, [*ask, "--jitter", "-2"])
+    assert "calibrate needs pictures" in fails(capsys, [*ask, "--gray", "--calibrate"])
     assert "pairs is 0" in fails(capsys, [*ask, "--pairs", "0"])
     assert "no objects for the split 'tset'" in fails(capsys, [*ask, "--split", "tset"])
     assert "cannot be written" in fails(capsys, [*ask, "--json", str(tmp_path / "file" / "x.json")])

@@ -29,6 +29,8 @@ class EvalConfig:
     """points of a pair that are shown: those in both images; also the rest of image 1; or all, with F1 then"""
     jitter: Annotated[tuple[float, ...], arg(metavar="PIXELS ...", help_behavior_hint="")] = ()
     """also measure with Gaussian noise of these deviations on the keypoints, in pixels of the network's image"""
+    gray: bool = False
+    """show the network gray pictures: what the places of the keypoints alone give away"""
     calibrate: bool = False
     """choose the score below which a match is none by the best F1 on the split val, and write it into the weights"""
     predictions: Annotated[tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="")] = ()
@@ -68,6 +70,8 @@ class EvalConfig:
                 raise ConfigError(f"{name} names something twice, expected each once.")
         if not self.protocol:
             raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch.")
-        for name in ("calibrate", "jitter"):
+        if self.calibrate and self.gray:
+            raise ConfigError("calibrate needs pictures, but gray takes them away; expected one of them.")
+        for name in ("calibrate", "jitter", "gray"):
             if self.predictions and getattr(self, name):
                 raise ConfigError(f"{name} needs a network, but only predictions are given.")

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from normmatch import pretrained
 from normmatch.config import DatasetName, ModelConfig
 from normmatch.data.catalog import Reading, load_splits
@@ -68,6 +70,8 @@ def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
         needed = (config.split, "val") if calibrate else (config.split,)
         reading = Reading(config.grid, config.magnitude, config.only)
         splits = load_splits(name, config.root, protocol.name, size, needed, reading)  # type: ignore[arg-type]
+        if config.gray:
+            splits[config.split] = without_pictures(splits[config.split])
         pair_list = draw_pairs(splits[config.split], name, protocol, config)
         plain = Job(config.split, splits[config.split], pair_list, protocol, config.sampling)
         jobs += [plain] + [replace(plain, pair_list=replace(pair_list, jitter=sigma)) for sigma in config.jitter]
@@ -78,6 +82,11 @@ def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
             done = {(job.name, job.sampling) for job in jobs}
             jobs += [job for job in more if (job.name, job.sampling) not in done]
     return jobs
+
+
+def without_pictures(split: PreparedSplit) -> PreparedSplit:
+    """The same keypoints on gray."""
+    return replace(split, images=np.broadcast_to(np.uint8(128), split.images.shape))
 
 
 def draw_pairs(split: PreparedSplit, name: str, protocol: Protocol, config: EvalConfig) -> PairList:
@@ -103,6 +112,7 @@ def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: 
         "split": job.name,
         "protocol": job.protocol.name,
         **predictions.meta,
+        "gray": config.gray,
         "reading": [config.grid, config.magnitude, config.only],
         "min_score": model.config.min_score,
         "precision": "bf16-mixed" if bank.bf16 else "32-true",

@@ -51,7 +51,7 @@ def score(predictions: Predictions) -> Result:
 
 def _group(result: Result) -> tuple[str, ...]:
     """What results must have in common to be averaged."""
-    keys = ("dataset", "objects", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")
+    keys = ("dataset", "objects", "split", "protocol", "sampling", "pairs", "seed", "jitter", "gray", "reading")
     return tuple(str(result.get(key)) for key in keys)
 
 
@@ -70,6 +70,7 @@ def summarize(group: Sequence[Result]) -> Result:
             key: first[key]
             for key in ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")
         },
+        "gray": first.get("gray", False),
         "left_out": first.get("left_out", []),
         "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
         "weights": [result["weights"] for result in group],
@@ -189,6 +190,7 @@ def _title(result: Result) -> str:
     points += f", grid of {grid}" if grid else ""
     points += f", magnitude {magnitude[0]:g} to {magnitude[1]:g}" if magnitude else ""
     points += f", only {' '.join(only)}" if only else ""
+    points += ", gray pictures" if result.get("gray") else ""
     rules = f"{result['split']}, protocol {result['protocol']}"
     return f"{result['dataset']} {rules}, {result['pairs']:,} pairs{points}{noise}"
 

@@ -122,6 +122,7 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     parts += [meta["dataset"], meta["split"], meta["protocol"]]
     parts += [] if meta["sampling"] == "intersection" else [meta["sampling"]]
     parts += [f"jitter{meta['jitter']:g}"] if meta["jitter"] else []
+    parts += ["gray"] if meta.get("gray") else []
     return "-".join(part for part in parts if part) + ".safetensors"
 
 
