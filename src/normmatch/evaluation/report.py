@@ -102,7 +102,7 @@ def make_sheets(report: Result) -> list[Sheet]:
 def accuracy_sheet(summary: Result) -> Sheet:
     """Accuracy by class in per cent, beside the published rows that may stand there."""
     runs = len(summary["weights"])
-    rows = published_rows(summary["dataset"], summary["protocol"])
+    rows = {} if summary["gray"] else published_rows(summary["dataset"], summary["protocol"])
     ours = {**summary["classes"], MEAN: (summary["mean"], summary["deviation"])}
     table = []
     for label, (mean, deviation) in ours.items():
