@@ -4,7 +4,7 @@
     output = fast.match({"image0": ..., "image1": ..., "keypoints0": ..., "keypoints1": ...})
 
 Compiled code is made for shapes. So points and pairs are filled up to a power of two, a bucket: nothing is compiled
-again while their numbers stay in it. Code for any shape would be compiled once more only, but is slower by half.
+again while their numbers stay in it. Code for any shape would be compiled once more only, but is slower.
 """
 
 import copy
