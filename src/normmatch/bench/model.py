@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -140,12 +139,12 @@ def _stage_rows(network: FastNetwork, model: NormMatch, points: int, seconds: fl
 
 
 def _points_curve(network: FastNetwork, model: NormMatch, curve: Sequence[int], seconds: float) -> Iterator[Row]:
-    """The head alone: everything after the backbone, graphs given, over numbers of keypoints."""
+    """The head alone: everything after the backbone, graphs given, points padded on the way, over their number."""
     for count in curve:
         data = make_pairs(model, count, 1)
         features0, features1 = (network.encode(data.pop(f"image{i}")) for i in "01")
         try:
-            once = _caller(partial(network.head, features0, features1), data)
+            once = _caller(network.match, {**data, "features0": features0, "features1": features1})
             timing, memory = measure(once, network.device, seconds / 2), peak_memory(once, network.device)
         except (torch.OutOfMemoryError, DeviceError):
             return

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normmatch.bench.scene import make_pairs
-from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.delaunay import pad_points
 from normmatch.model.fast import FastNetwork, bucket
 from normmatch.model.graph import pseudo_coordinates
@@ -35,6 +34,7 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
     images = torch.cat([data["image0"], data["image1"]])
     features = fast.encode(images)
     head, mask, adjacency = fast.model.head, both["mask"], both["adjacency"]
+    fastest_head = fast._compiled_head or head
     tokens_mask = F.pad(mask, (1, 0), value=True)  # (2, 1 + n)
 
     def sample(first: Tensor, second: Tensor, xy: Tensor) -> Tensors:
@@ -47,9 +47,7 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
         return (head.transformer(tokens, mask)[-1],)
 
     def assign(similarity: Tensor, mask: Tensor) -> Tensors:
-        config, mask0, mask1 = model.config, mask[:1], mask[1:]
-        plan = log_sinkhorn(similarity, mask0, mask1, config.sinkhorn_epsilon, config.sinkhorn_rounds)
-        return (*best_matches(plan, similarity), *best_matches(plan.mT, similarity.mT))
+        return tuple(fastest_head.assign(similarity, mask[:1], mask[1:]).values())
 
     def run(function: Callable[..., Tensors], *tensors: Tensor) -> tuple[Callable[[], Tensors], Tensors]:
         def arithmetic(*tensors: Tensor) -> Tensors:

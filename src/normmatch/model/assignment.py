@@ -1,6 +1,7 @@
 """From similarity to matches: masked log-Sinkhorn, then row arg-max, a mutual check, or the Hungarian method."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,29 +11,10 @@ from torch import Tensor
 MASKED = -1e6  # log of nothing, in float32 and after division by epsilon; finite, so that gradients are too
 MARGIN = 20.0  # in logs: for thousands of points, and for slacks that take in as many
 
-
-def log_sinkhorn(similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: float, rounds: int) -> Tensor:
-    """Log of the assignment (B, M, N) that the Sinkhorn iteration makes of similarity (B, M, N); padding is -inf.
-
-    P = diag(e^f) e^{S / epsilon} diag(e^g), with f and g such that rows and columns sum to one. Where one image has
-    more valid points, the other gets a slack row (or column) that takes in what is left: the points of the smaller
-    side still sum to one, those of the larger to at most one. Rows-first and columns-first iterations are averaged, so
-    that after any number of rounds the assignment of (b, a) is the transpose of that of (a, b).
-    """
-    scores = similarity / epsilon  # (B, M, N)
-    span = 2 / epsilon  # of cosines
-    if scores.shape[1] == scores.shape[2]:  # as in the network: both orders as one batch, in half as many kernels
-        rows, columns = torch.cat([mask0, mask1]), torch.cat([mask1, mask0])
-        both = _alternate(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
-        rows_first, columns_first = both.chunk(2)
-    else:
-        rows_first = _alternate(scores, mask0, mask1, rounds, span)
-        columns_first = _alternate(scores.mT, mask1, mask0, rounds, span)
-    valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, M, N)
-    return ((rows_first + columns_first.mT) / 2).masked_fill(~valid, -torch.inf)
+Alternate = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]  # `alternate`, or the same done faster
 
 
-def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
+def alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
     """`rounds` times rows, then columns; scores (B, M, N) -> log assignment (B, M, N).
 
     `span` is how far scores can lie apart. One round in logs leaves entries between e^-span and the largest mass; from
@@ -46,11 +28,39 @@ def _alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: 
     valid = valid0.unsqueeze(2) & valid1.unsqueeze(1)
     z = torch.nn.functional.pad(scores, (0, 1, 0, 1))  # (B, M+1, N+1): slack scores 0, absorbed by f and g
     z = z.masked_fill(~valid, MASKED)
-    fits = span + MARGIN < math.log(torch.finfo(z.dtype).max)
+    fits = factors_fit(z.dtype, span)
     z = _in_logs(z, mass0, mass1, 1 if fits else rounds)
     if fits and rounds > 1:
         z = z + _by_factors(z.exp().masked_fill(~valid, 1.0), mass0, mass1, rounds - 1)
     return z[:, :-1, :-1]
+
+
+def factors_fit(dtype: torch.dtype, span: float) -> bool:
+    """Whether factors for scores that lie up to `span` apart stay in the range of the floats."""
+    return span + MARGIN < math.log(torch.finfo(dtype).max)
+
+
+def log_sinkhorn(
+    similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: float, rounds: int, how: Alternate = alternate
+) -> Tensor:
+    """Log of the assignment (B, M, N) that the Sinkhorn iteration makes of similarity (B, M, N); padding is -inf.
+
+    P = diag(e^f) e^{S / epsilon} diag(e^g), with f and g such that rows and columns sum to one. Where one image has
+    more valid points, the other gets a slack row (or column) that takes in what is left: the points of the smaller
+    side still sum to one, those of the larger to at most one. Rows-first and columns-first iterations are averaged, so
+    that after any number of rounds the assignment of (b, a) is the transpose of that of (a, b). `how` does the rounds.
+    """
+    scores = similarity / epsilon  # (B, M, N)
+    span = 2 / epsilon  # of cosines
+    if scores.shape[1] == scores.shape[2]:  # as in the network: both orders as one batch, in half as many kernels
+        rows, columns = torch.cat([mask0, mask1]), torch.cat([mask1, mask0])
+        both = how(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
+        rows_first, columns_first = both.chunk(2)
+    else:
+        rows_first = how(scores, mask0, mask1, rounds, span)
+        columns_first = how(scores.mT, mask1, mask0, rounds, span)
+    valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, M, N)
+    return ((rows_first + columns_first.mT) / 2).masked_fill(~valid, -torch.inf)
 
 
 def _in_logs(z: Tensor, mass0: Tensor, mass1: Tensor, rounds: int) -> Tensor:

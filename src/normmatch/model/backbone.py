@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import timm
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.layers import DropPath
+from timm.models.swin_transformer_v2 import PatchMerging, SwinTransformerV2Block
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, InputError, WeightsError, first_line
@@ -132,8 +134,14 @@ def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
 
 
 def compiled_parts(backbone: nn.Module) -> list[nn.Module]:
-    """What is compiled part by part: a ViT's blocks, which share their code, or any other backbone as a whole."""
-    return vit_blocks(backbone) or [backbone]
+    """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code; others as a whole.
+
+    A SwinV2 in training drops each block at a rate of its own, and code is made for a rate: it is compiled as a whole.
+    """
+    modules = list(backbone.modules())
+    dropping = any(isinstance(module, DropPath) and module.drop_prob for module in modules)
+    swin = [module for module in modules if isinstance(module, SwinTransformerV2Block | PatchMerging)]
+    return vit_blocks(backbone) or (not dropping and [*swin]) or [backbone]
 
 
 def _size_options(name: str, image_size: int) -> dict[str, Any]:

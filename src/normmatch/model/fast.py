@@ -11,10 +11,12 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
@@ -62,7 +64,7 @@ class FastNetwork:
             for part in compiled_parts(compiled):
                 part.compile(dynamic=False)
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
-        self._compiled_head = _compile_head(model.head) if compile else None
+        self._compiled_head = _compile_head(model.head, self.device) if compile else None
         self._heads: dict[tuple[Any, ...], TensorFunction] = {}
 
     @torch.inference_mode()
@@ -90,7 +92,7 @@ class FastNetwork:
                 named.pop("edges0", None)
                 break
             named[f"edges{i}"] = edges
-        views = [*_tensors(features0, more), *_tensors(features1, more)]
+        views = [*_tensors(features0, n + more), *_tensors(features1, n + more)]
         size = None if isinstance(features0, Nodes) else features0.size
         other = None if isinstance(features1, Nodes) else features1.size
         function = self._head((size, other, tuple(named)))
@@ -103,7 +105,8 @@ class FastNetwork:
         m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
         points = {key: value.cpu() for key, value in data.items() if key[:-1] in ("keypoints", "mask", "adjacency")}
         features0, features1 = self._features(data)
-        return cut(self.head(features0, features1, equal_points(points)), m, n)
+        filled = bucket(max(m, n), FEWEST_POINTS) if self.compile else 0
+        return cut(self.head(features0, features1, equal_points(points, filled)), m, n)
 
     def _features(self, data: Mapping[str, Any]) -> list[Features | Nodes]:
         images: list[Any] = [data.get("image0"), data.get("image1")]
@@ -228,6 +231,9 @@ def _prepare_backbone(backbone: Any, dtype: torch.dtype) -> Any:
     """A backbone with biases kept and matrices cast once, where autocast would cast them for every image."""
     prepared = _same_weights(backbone) if dtype == torch.float32 else copy.deepcopy(backbone)
     keep_biases(prepared)
+    for module in prepared.modules():
+        if isinstance(module, DropPath):
+            module.drop_prob = 0.0  # for training only; but each block has its own, and would be compiled for it
     if dtype != torch.float32:
         for module in prepared.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
@@ -240,9 +246,13 @@ def _same_weights(module: Any) -> Any:
     return copy.deepcopy(module, {id(t): t for t in (*module.parameters(), *module.buffers())})
 
 
-def _compile_head(head: MatchingHead) -> MatchingHead:
+def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
     """A copy that shares the weights, each part compiled by itself."""
     compiled = _same_weights(head)
+    if device.type == "cuda" and find_spec("triton"):
+        from normmatch.model.sinkhorn_kernel import fused_alternate
+
+        compiled.alternate = fused_alternate
     for part in compiled.compiled_parts():
         part.compile(dynamic=False)
     compiled.assign = torch.compile(compiled.assign, dynamic=False)
@@ -267,9 +277,10 @@ def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunc
     return run_with_matrix_units if device.type == "cuda" else run  # elsewhere a setting would only compile anew
 
 
-def _tensors(features: Features | Nodes, more: int) -> Tensors:
+def _tensors(features: Features | Nodes, n: int) -> Tensors:
+    """What an image is made of; nodes (B, M, C) are filled up to n of them."""
     if isinstance(features, Nodes):
-        return F.pad(features.features, (0, 0, 0, more)), features.pooled
+        return F.pad(features.features, (0, 0, 0, n - features.features.shape[1])), features.pooled
     return *features.maps, features.pooled
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from normmatch import pretrained
 from normmatch.config import ModelConfig
 from normmatch.errors import InputError, NormMatchError, WeightsError
-from normmatch.model.assignment import best_matches, log_sinkhorn
+from normmatch.model.assignment import Alternate, alternate, best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, make_backbone
 from normmatch.model.graph import delaunay_batch, edges_among, pseudo_coordinates
 from normmatch.model.sampling import Nodes, read_nodes
@@ -46,6 +46,7 @@ class MatchingHead(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, global_channels: int) -> None:
         super().__init__()
         self.config = config
+        self.alternate: Alternate = alternate  # Sinkhorn's rounds; a GPU knows a faster way
         self.gather = Gather()
         self.spline = SplineCNN(channels, config.dim, config.spline_kernel)
         self.global_token = nn.Linear(global_channels, config.dim)
@@ -92,7 +93,7 @@ class MatchingHead(nn.Module):
     def assign(self, similarity: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
         """The Sinkhorn assignment, and the best match of every point."""
         log_assignment = log_sinkhorn(
-            similarity, mask0, mask1, self.config.sinkhorn_epsilon, self.config.sinkhorn_rounds
+            similarity, mask0, mask1, self.config.sinkhorn_epsilon, self.config.sinkhorn_rounds, self.alternate
         )
         matches0, scores0 = best_matches(log_assignment, similarity)
         matches1, scores1 = best_matches(log_assignment.mT, similarity.mT)
@@ -204,9 +205,9 @@ class NormMatch(nn.Module):
         return model.eval()
 
 
-def equal_points(data: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Keypoints, masks and graphs of both images, padded to the larger number of points."""
-    n = max(data["keypoints0"].shape[1], data["keypoints1"].shape[1])
+def equal_points(data: Mapping[str, Any], n: int = 0) -> dict[str, Tensor]:
+    """Keypoints, masks and graphs of both images, padded to the larger number of points, or to n if that is more."""
+    n = max(data["keypoints0"].shape[1], data["keypoints1"].shape[1], n)
     points = {}
     for i in "01":
         keypoints = data[f"keypoints{i}"]
