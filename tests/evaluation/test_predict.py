@@ -1,6 +1,7 @@
 """Evaluation: its shortcuts change nothing, and the truth scores 100 %."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,15 +116,16 @@ def test_the_bank_reads_what_the_network_reads(model: NormMatch, split: Prepared
     torch.testing.assert_close(found.pooled, expected.pooled)
 
 
-def test_bf16_is_close(model: NormMatch, split: PreparedSplit) -> None:
+@pytest.mark.parametrize(("half", "most"), [("bf16-mixed", 0.05), ("16-mixed", 0.005)])
+def test_half_precision_is_close(model: NormMatch, split: PreparedSplit, half: Any, most: float) -> None:
     index = torch.arange(4)
     keypoints = torch.full((4, 1, 2), 40.0)
     exact, coarse = (
         FeatureBank(model, [(split, index.numpy())], precision, progress=False).nodes(split, index, keypoints)
-        for precision in ("32-true", "bf16-mixed")
+        for precision in ("32-true", half)
     )
     difference = (exact.features - coarse.features).abs().max()
-    assert 0 < difference < 0.05
+    assert 0 < difference < most
 
 
 def test_jitter_moves_points_and_nothing_else(split: PreparedSplit, pair_list: PairList) -> None:

@@ -17,7 +17,8 @@ from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import Nodes
 
 ENCODE_BATCH = 64
-Precision = Literal["auto", "bf16-mixed", "32-true"]
+Precision = Literal["auto", "bf16-mixed", "16-mixed", "32-true"]
+HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
 class FeatureBank:
@@ -39,7 +40,8 @@ class FeatureBank:
         progress: bool = True,
     ) -> None:
         self.device = next(model.parameters()).device
-        self.bf16 = precision == "bf16-mixed" or (precision == "auto" and self.device.type == "cuda")
+        usual = "bf16-mixed" if self.device.type == "cuda" else "32-true"
+        self.precision = usual if precision == "auto" else precision
         self.rows: list[tuple[PreparedSplit, Tensor]] = []
         fresh: list[tuple[PreparedSplit, list[int]]] = []  # the objects that show an image for the first time
         known: dict[bytes, int] = {}
@@ -63,7 +65,7 @@ class FeatureBank:
         done = 0
         for split, index, start in track(starts, "encoding", disable=not progress, transient=True):
             images = read_images(split, np.array(index[start : start + ENCODE_BATCH])).to(self.device)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            with torch.autocast(self.device.type, HALF.get(self.precision), enabled=self.precision in HALF):
                 found = model.encode(images.float() / 255)
             if not self.maps:  # now the sizes are known; filled in place, as joining parts would take the space twice
                 self.size = found.size

@@ -51,7 +51,7 @@ class EvalConfig:
     """a file for the tables"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """what to compute on"""
-    precision: Literal["auto", "bf16-mixed", "32-true"] = "auto"
+    precision: Literal["auto", "bf16-mixed", "16-mixed", "32-true"] = "auto"
     """arithmetic of the backbone: auto is bf16-mixed on cuda and 32-true elsewhere"""
     batch_size: int = 64
     """pairs that are matched at a time"""

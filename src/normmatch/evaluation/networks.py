@@ -115,7 +115,7 @@ def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: 
         "gray": config.gray,
         "reading": [config.grid, config.magnitude, config.only],
         "min_score": model.config.min_score,
-        "precision": "bf16-mixed" if bank.bf16 else "32-true",
+        "precision": bank.precision,
         "left_out": sorted({item.label for item in job.split.objects} - set(predictions.labels)),
         "made_with": made_with(bank.device),
     }
