@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from normmatch.model.graph import delaunay, delaunay_batch, edges_among, pseudo_coordinates
+from normmatch.model.graph import delaunay, delaunay_batch, pseudo_coordinates
 
 FUZZ = settings(deadline=None, max_examples=80, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
@@ -157,13 +157,6 @@ def scene(seed: int, batch: int = 2, n: int = 8) -> tuple[torch.Tensor, torch.Te
     mask = torch.ones(batch, n, dtype=torch.bool)
     mask[:, -1] = False
     return keypoints, delaunay_batch(keypoints, mask)
-
-
-def test_edges_among_points_leave_out_the_others():
-    adjacency, mask = torch.rand(3, 7, 7) < 0.5, torch.rand(3, 7) < 0.6
-    expected = adjacency & mask.unsqueeze(2) & mask.unsqueeze(1)
-    assert torch.equal(edges_among(adjacency, mask), expected)
-    assert torch.equal(edges_among(adjacency.mT, mask[:1].expand(3, 7)), adjacency.mT & mask[0] & mask[0, :, None])
 
 
 def test_pseudo_coordinates_by_their_formula():

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import InputError
+from normmatch.model import matcher
 from normmatch.model.backbone import Features
 
 SIZE = 64
@@ -450,3 +451,18 @@ def test_points_slightly_outside_are_sampled_at_the_border(model: NormMatch, out
     there = model({**data, "keypoints0": torch.tensor([[outside]])})
     here = model({**data, "keypoints0": torch.tensor([[border]])})
     assert_same(there, here)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_padding_by_numpy_is_padding_by_torch(full: bool) -> None:
+    rng = torch.Generator().manual_seed(0)
+    mask = torch.ones(3, 7, dtype=torch.bool) if full else torch.rand(3, 7, generator=rng) < 0.6
+    keypoints = torch.rand(3, 7, 2, generator=rng).masked_fill(~mask.unsqueeze(2), torch.nan)  # garbage
+    adjacency = (torch.rand(3, 7, 7, generator=rng) < 0.5).mT  # and need not be contiguous
+    for n in (7, 16):
+        expected = matcher._pad(keypoints, mask, adjacency, n)
+        for found, value in zip(matcher._pad_on_cpu(keypoints, mask, adjacency, n), expected, strict=True):
+            assert torch.equal(found, value)
+            assert found.dtype == value.dtype
+    assert [value.shape for value in expected] == [(3, 16, 2), (3, 16), (3, 16, 16)]
+    assert torch.equal(expected[2][:, :7, :7], adjacency & mask[:, :, None] & mask[:, None, :])

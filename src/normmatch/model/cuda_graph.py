@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,7 +68,7 @@ class Inputs:
         size = sum(map(_room, on_cpu))
         self.parcel = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self.arrived = torch.empty(size, dtype=torch.uint8, device=device)
-        self.packed = _unpack(self.parcel, on_cpu)
+        self.packed = [part.numpy() for part in _unpack(self.parcel, on_cpu)]
         unpacked = iter(_unpack(self.arrived, on_cpu))
         self.places = [
             next(unpacked) if a.device.type == "cpu" else torch.empty(a.shape, dtype=a.dtype, device=device)
@@ -77,10 +78,11 @@ class Inputs:
 
     def fill(self, arguments: Sequence[Tensor]) -> None:
         """Copy the arguments to their places; those that are on the device already in one kernel for all of a type."""
-        on_cpu = [a for a in arguments if a.device.type == "cpu"]
+        on_cpu = [a.numpy() for a in arguments if a.device.type == "cpu"]
         if on_cpu:
             self.sent.synchronize()  # the last parcel must have left before it is packed anew
-            torch._foreach_copy_(self.packed, on_cpu)
+            for packed, array in zip(self.packed, on_cpu, strict=True):
+                np.copyto(packed, array)  # torch would share it among threads, which wait where the cores are busy
             self.arrived.copy_(self.parcel, non_blocking=True)
             self.sent.record()
         groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}

@@ -16,12 +16,6 @@ def delaunay_batch(keypoints: Tensor, mask: Tensor) -> Tensor:
     return torch.from_numpy(adjacency).to(keypoints.device)
 
 
-def edges_among(adjacency: Tensor, mask: Tensor) -> Tensor:
-    """Adjacency (B, N, N) without the edges of points that are not in mask (B, N)."""
-    valid = mask.view(torch.uint8)  # CPUs combine bytes ten times as fast as booleans
-    return (adjacency.view(torch.uint8) & valid.unsqueeze(2) & valid.unsqueeze(1)).view(torch.bool)
-
-
 def pseudo_coordinates(keypoints: Tensor, adjacency: Tensor) -> Tensor:
     """Pseudo-coordinates (B, N, N, 2) in [0, 1]: where point j lies as seen from point i, 0.5 being "here".
 

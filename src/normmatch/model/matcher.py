@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from normmatch.config import ModelConfig
 from normmatch.errors import InputError, NormMatchError, WeightsError
 from normmatch.model.assignment import Alternate, alternate, best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, make_backbone
-from normmatch.model.graph import delaunay_batch, edges_among, pseudo_coordinates
+from normmatch.model.graph import delaunay_batch, pseudo_coordinates
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import SplineCNN
 from normmatch.model.transformer import TwoStreamTransformer, norm
@@ -210,21 +211,37 @@ def equal_points(data: Mapping[str, Any], n: int = 0) -> dict[str, Tensor]:
     n = max(data["keypoints0"].shape[1], data["keypoints1"].shape[1], n)
     points = {}
     for i in "01":
-        keypoints = data[f"keypoints{i}"]
+        keypoints, mask, adjacency = data[f"keypoints{i}"], data.get(f"mask{i}"), data.get(f"adjacency{i}")
         keypoints = keypoints.to(torch.promote_types(keypoints.dtype, torch.float32))  # half is too coarse for pixels
-        mask = data.get(f"mask{i}")
         if mask is None:
             mask = torch.ones(keypoints.shape[:2], dtype=torch.bool, device=keypoints.device)
-        adjacency = data.get(f"adjacency{i}")
         if adjacency is None:
             adjacency = delaunay_batch(keypoints, mask)
-        more = n - keypoints.shape[1]
-        keypoints = keypoints.masked_fill(~mask.unsqueeze(2), 0.0)  # padding may hold anything
-        adjacency = edges_among(adjacency, mask)
-        points[f"keypoints{i}"] = F.pad(keypoints, (0, 0, 0, more))  # (B, N, 2)
-        points[f"mask{i}"] = F.pad(mask, (0, more))  # (B, N)
-        points[f"adjacency{i}"] = F.pad(adjacency, (0, more, 0, more))  # (B, N, N)
+        pad = _pad_on_cpu if keypoints.device.type == "cpu" else _pad
+        points[f"keypoints{i}"], points[f"mask{i}"], points[f"adjacency{i}"] = pad(keypoints, mask, adjacency, n)
     return points
+
+
+def _pad(keypoints: Tensor, mask: Tensor, adjacency: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Keypoints (B, n, 2), mask (B, n) and adjacency (B, n, n), with nothing in them where the mask is False."""
+    more = n - mask.shape[1]
+    keypoints = keypoints.masked_fill(~mask.unsqueeze(2), 0.0)  # padding may hold anything
+    adjacency = adjacency & mask.unsqueeze(2) & mask.unsqueeze(1)
+    return F.pad(keypoints, (0, 0, 0, more)), F.pad(mask, (0, more)), F.pad(adjacency, (0, more, 0, more))
+
+
+def _pad_on_cpu(keypoints: Tensor, mask: Tensor, adjacency: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`_pad` by numpy: torch shares such work among threads, which wait for each other where the cores are busy."""
+    given, valid, graph = keypoints.detach().numpy(), mask.numpy(), adjacency.numpy()
+    batch, count = valid.shape
+    xy, real, edges = np.zeros((batch, n, 2), given.dtype), np.zeros((batch, n), bool), np.zeros((batch, n, n), bool)
+    np.copyto(xy[:, :count], given, where=valid[:, :, None])
+    real[:, :count] = valid
+    edges[:, :count, :count] = graph
+    if not valid.all():
+        edges &= real[:, :, None]
+        edges &= real[:, None, :]
+    return torch.from_numpy(xy), torch.from_numpy(real), torch.from_numpy(edges)
 
 
 def cut(output: Mapping[str, Tensor], m: int, n: int) -> dict[str, Tensor]:
