@@ -149,6 +149,8 @@ class DataConfig:
     """the rules to read its annotations by"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
+    hold_out: bool = True
+    """keep the validation objects out of training; without, they are trained on too, and nothing is validated"""
     workers: int = 4
     """processes that prepare batches, at most one a core; 0 prepares them in the training process"""
 
@@ -202,6 +204,8 @@ class TrainConfig:
     """learning rate of everything after the backbone"""
     backbone_lr: float = 4e-5
     """learning rate of the backbone; 0 freezes it"""
+    layer_decay: float = 1.0
+    """what the backbone's rate is multiplied with from layer to layer, from the last one back; 1 is the same for all"""
     freeze: int = 0
     """how many of a ViT's first blocks are not trained: four cost 0.6 points and save a fifth of the time"""
     views: int = 0
@@ -255,6 +259,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
         if self.views and self.backbone_lr:
             raise ConfigError(f"views is {self.views}, but that needs a frozen backbone; expected backbone_lr 0")
+        if not 0 < self.layer_decay <= 1:
+            raise ConfigError(f"layer_decay is {self.layer_decay}, expected a number above 0 and up to 1")
         if not 0 <= self.average < 1:
             raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
         if not all(0 <= beta < 1 for beta in self.betas):

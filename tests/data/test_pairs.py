@@ -1,8 +1,12 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from normmatch.data.pairs import PreparedObject, PreparedSplit, collate, make_pair
+from normmatch.data.image_file import ImageFile
+from normmatch.data.pairs import PreparedObject, PreparedSplit, collate, join, make_pair
 from normmatch.errors import InputError
 from normmatch.model.graph import delaunay
 
@@ -79,3 +83,23 @@ def test_collate_with_a_fixed_number_of_points() -> None:
     assert collate([pair], points=5)["mask1"].shape == (1, 5)
     with pytest.raises(InputError, match=r"4 keypoints.*3 points"):
         collate([pair], points=3)
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_joined_splits_have_the_objects_images_and_pairs_of_both(tmp_path: Path, from_file: bool) -> None:
+    pixels = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1).repeat(3, axis=3)
+    np.save(tmp_path / "images.npy", pixels)
+    objects = [PreparedObject(str(i), ("a",), np.zeros((1, 2), np.float32), "", (1, 1)) for i in range(5)]
+    rows = np.array([4, 1]), np.array([0, 2, 3])
+    images = [ImageFile(tmp_path / "images.npy", row) if from_file else pixels[row] for row in rows]
+    pairs = np.array([[0, 1]]), np.array([[0, 2], [1, 0]])
+    first, second = (
+        PreparedSplit(image, [objects[i] for i in row], given)
+        for image, row, given in zip(images, rows, pairs, strict=True)
+    )
+    both = join(first, second)
+    assert [item.label for item in both.objects] == ["4", "1", "0", "2", "3"]
+    assert both.images[np.arange(5)][:, 0, 0, 0].tolist() == [4, 1, 0, 2, 3]
+    assert both.pairs is not None
+    assert both.pairs.tolist() == [[0, 1], [2, 4], [3, 2]]
+    assert join(replace(first, pairs=None), replace(second, pairs=None)).pairs is None

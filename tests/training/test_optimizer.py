@@ -1,6 +1,7 @@
 """What is trained, and how fast."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,28 @@ def test_frozen_blocks_get_no_gradient_and_the_others_do() -> None:
     }
     in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
     assert all((id(p) in in_groups) == (name in trained) for name, p in net.named_parameters())
+
+
+@pytest.mark.parametrize("model", [VIT, PRESETS["tiny"]], ids=["vit", "resnet"])
+def test_rates_fall_from_layer_to_layer(model: ModelConfig) -> None:
+    step, optimizer = optimized(model, lr=1.0, backbone_lr=0.1, layer_decay=0.5, weight_decay=0.3)
+    net = step.model.backbone.net
+    peaks = {id(p): group["peak"] for group in optimizer.param_groups for p in group["params"]}
+    decays = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    rates = {name: peaks[id(p)] for name, p in net.named_parameters()}
+    assert max(rates.values()) == pytest.approx(0.1)
+    if model is VIT:
+        blocks = [{rate for name, rate in rates.items() if name.startswith(f"blocks.{i}.")} for i in range(6)]
+        assert [len(block) for block in blocks] == [1] * 6
+        falls = [min(late) / min(early) for early, late in pairwise(blocks)]
+        assert falls == pytest.approx([2.0] * 5)
+        assert rates["patch_embed.proj.weight"] < min(blocks[0])
+    assert len(set(rates.values())) > 3
+    for p in net.parameters():
+        assert decays[id(p)] == (0.3 if p.ndim > 1 else 0.0)
+    assert {peaks[id(p)] for p in step.model.head.parameters()} == {1.0}
+    same = optimized(model, backbone_lr=0.1)[1].param_groups
+    assert {group["peak"] for group in same[1:]} == {0.1}
 
 
 @pytest.mark.parametrize(("model", "blocks", "message"), [

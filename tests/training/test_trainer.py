@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, TrainConfig
 from normmatch.data import synthetic
-from normmatch.data.pairs import PreparedSplit
+from normmatch.data.pairs import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError
 from normmatch.evaluation.predict import predict
 from normmatch.model.matcher import NormMatch
@@ -71,6 +71,20 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(tmp_path: Path, splits: 
 
 def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     assert same(train(config(tmp_path / "a"), splits), train(config(tmp_path / "b", validate_every=2), splits))
+
+
+def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    """All objects are trained on, none is validated on; and a resumed run must hold out what it held out."""
+    settings = config(tmp_path / "a", data=DataConfig(name="synthetic", workers=0, hold_out=False), validate_every=2)
+    found = train(replace(settings, minutes=1e-9), splits)  # stops after a step
+    with pytest.raises(ConfigError, match=r"data\.hold_out False, not True"):
+        train(config(tmp_path / "a", resume=True), splits)
+    found = train(replace(settings, resume=True), splits)
+    everything = {"train": join(splits["train"], splits["val"])}
+    assert len(everything["train"].objects) == len(splits["train"].objects) + len(splits["val"].objects)
+    assert same(found, train(replace(settings, out=tmp_path / "b"), everything))
+    assert not same(found, train(config(tmp_path / "c"), splits))
+    assert "val_accuracy" not in (tmp_path / "a" / "log.jsonl").read_text()
 
 
 def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:

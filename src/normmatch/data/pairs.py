@@ -76,6 +76,18 @@ class PreparedSplit:
     pairs: np.ndarray | None = None  # (P, 2), as in Split
 
 
+def join(first: PreparedSplit, second: PreparedSplit) -> PreparedSplit:
+    """Two splits of one cache as one; where they come with pairs, the pairs of both."""
+    if not isinstance(first.images, ImageFile) or not isinstance(second.images, ImageFile):
+        images: Images = np.concatenate([first.images, second.images])
+    else:
+        images = ImageFile(first.images.path, np.concatenate([first.images.rows, second.images.rows]))
+    pairs = None
+    if first.pairs is not None and second.pairs is not None:
+        pairs = np.concatenate([first.pairs, second.pairs + len(first.objects)])
+    return PreparedSplit(images, (*first.objects, *second.objects), pairs)
+
+
 @dataclass(frozen=True, eq=False)
 class KeypointPair:
     """Two objects and the truth between their keypoints, each side in an order of its own."""

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from timm.optim import param_groups_layer_decay
 from torch import nn
 
 from normmatch.config import TrainConfig
@@ -32,21 +33,13 @@ def freeze(backbone: nn.Module, config: TrainConfig) -> None:
 def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch.optim.Optimizer:
     """AdamW over what is trained; each group knows its peak rate."""
     freeze(module.model.backbone, config)
-    backbone = list(module.model.backbone.parameters())
-    rest = [*module.model.head.parameters(), *module.loss.parameters()]
-    groups = [
-        (rest, config.lr, 0.0),
-        ([p for p in backbone if p.ndim > 1], config.backbone_lr, config.weight_decay),
-        ([p for p in backbone if p.ndim <= 1], config.backbone_lr, 0.0),
-    ]
-    trained = [([p for p in params if p.requires_grad], peak, decay) for params, peak, decay in groups]
-    return torch.optim.AdamW(
-        [{"params": params, "peak": peak, "weight_decay": decay} for params, peak, decay in trained if params],
-        lr=config.lr,
-        betas=config.betas,
-        fused=fused,
-        capturable=fused,
-    )
+    rest = [p for p in (*module.model.head.parameters(), *module.loss.parameters()) if p.requires_grad]
+    groups = [{"params": rest, "peak": config.lr, "weight_decay": 0.0}]
+    net = module.model.backbone.net
+    for group in param_groups_layer_decay(net, config.weight_decay, layer_decay=config.layer_decay):
+        group["peak"] = config.backbone_lr * group.pop("lr_scale")
+        groups.append(group)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused, capturable=fused)
 
 
 def rate(step: int, config: TrainConfig) -> float:

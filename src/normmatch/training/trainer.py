@@ -18,7 +18,7 @@ from torch import Tensor
 from normmatch.config import TrainConfig
 from normmatch.data.batches import KeypointTable, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
-from normmatch.data.pairs import PreparedSplit
+from normmatch.data.pairs import PreparedSplit, join
 from normmatch.data.protocols import get_protocol
 from normmatch.errors import ConfigError, DataError, first_line
 from normmatch.evaluation.bank import FeatureBank
@@ -66,11 +66,12 @@ class Trainer:
             self.update.load_state(state)
 
     def _setup_data(self) -> None:
-        config, train, val = self.config, self.splits["train"], self.splits["val"]
+        config, train = self.config, self.splits["train"]
         fewest = get_protocol(config.data.protocol).fewest_shared
-        self.validation = sample_pair_list(
-            val, config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
-        )
+        if "val" in self.splits:
+            self.validation = sample_pair_list(
+                self.splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
+            )
         self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
         self.views = self._see_views() if config.views else None
         self.bank = None if self.views else make_bank(train, self.device)
@@ -166,7 +167,11 @@ class Trainer:
             raise ConfigError(f"the loss is {loss} at step {step}; its batch is in {file}; try a smaller lr")
 
     def _validate_when_due(self, bar: Progress) -> None:
-        if self.step and (self.step == self.config.steps or self.step % self.config.validate_every == 0):
+        if (
+            "val" in self.splits
+            and self.step
+            and (self.step == self.config.steps or self.step % self.config.validate_every == 0)
+        ):
             self.processes.first(lambda: None if self.journal.validated(self.step) else self._validate(bar.console))
             self.lap = time.monotonic()
 
@@ -200,9 +205,11 @@ class Trainer:
 def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
     """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average.
 
-    SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
+    Where nothing is held out, both are trained on. SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
     """
     config = without_compiler(config)
+    if not config.data.hold_out:
+        splits = {"train": join(splits["train"], splits["val"]) if "val" in splits else splits["train"]}
     state = find_start(config)
     try:
         with claimed(config.out):
