@@ -139,6 +139,6 @@ def _check_needed(
     if missing[0] == "val" and name != "spair-71k":  # which brings its own
         raise DataError(
             f"{name} in {root} has too few objects for a validation split; "
-            "expected at least two images more of a class."
+            "expected at least two images more of a class, or training with --data.no-hold-out."
         )
     raise DataError(f"{name} in {root} has no objects for the split {missing[0]!r}; it has {', '.join(splits)}.")

@@ -32,7 +32,7 @@ def fused_alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, s
 @triton.jit
 def _rounds(scores, mask0, mask1, out, n, more_rounds, MASKED: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
     """One pair: a round in logs, then `more_rounds` by factors. The slack row and column are kept apart."""
-    pair = tl.program_id(0)
+    pair = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, N)
     here = index < n
     valid0 = tl.load(mask0 + pair * n + index, here, 0) != 0  # (N,)
