@@ -275,3 +275,10 @@ def test_threads_that_read_leave_warnings_as_they_were() -> None:
     assert warnings.filters == before
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", stacklevel=1)
+
+
+def test_what_is_written_is_for_everybody_the_umask_allows(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "hidden.bin") as temporary:
+        temporary.touch(mode=0o600)  # as some libraries do
+    (tmp_path / "usual.bin").touch()
+    assert (tmp_path / "hidden.bin").stat().st_mode == (tmp_path / "usual.bin").stat().st_mode

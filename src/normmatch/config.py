@@ -150,9 +150,14 @@ class DataConfig:
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
     hold_out: bool = True
-    """keep the validation objects out of training; without, they are trained on too, and nothing is validated"""
+    """keep the validation objects out of training; without, they are trained on too, and can measure nothing"""
     workers: int = 4
     """processes that prepare batches, at most one a core; 0 prepares them in the training process"""
+
+    @property
+    def needed_splits(self) -> tuple[str, ...]:
+        """What a training reads."""
+        return ("train", "val") if self.hold_out else ("train",)
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -207,7 +212,7 @@ class TrainConfig:
     layer_decay: float = 1.0
     """what the backbone's rate is multiplied with from layer to layer, from the last one back; 1 is the same for all"""
     freeze: int = 0
-    """how many of a ViT's first blocks are not trained: four cost 0.6 points and save a fifth of the time"""
+    """how many of a ViT's first blocks are not trained, to save time"""
     views: int = 0
     """with a frozen backbone, how often each object is seen before training, not in its steps: fast without a GPU"""
     betas: tuple[float, float] = (0.9, 0.98)

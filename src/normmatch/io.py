@@ -58,7 +58,11 @@ def whole_file(path: Path) -> Iterator[Path]:
     # In the same folder, because a move to another disk is a copy; with the same ending, because it tells the format.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
+        temporary.touch()
+        usual = temporary.stat().st_mode  # some libraries hide what they write from everybody else
+        temporary.unlink()
         yield temporary
+        temporary.chmod(usual)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

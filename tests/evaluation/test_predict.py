@@ -1,5 +1,6 @@
 """Evaluation: its shortcuts change nothing, and the truth scores 100 %."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from normmatch.data import synthetic
 from normmatch.data.batches import read_images
 from normmatch.data.pair_lists import PairList, sample_pair_list
 from normmatch.data.pairs import PreparedSplit, collate
-from normmatch.errors import DataError
+from normmatch.errors import DataError, WeightsError
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
 from normmatch.model.matcher import NormMatch
@@ -126,6 +127,17 @@ def test_half_precision_is_close(model: NormMatch, split: PreparedSplit, half: A
     )
     difference = (exact.features - coarse.features).abs().max()
     assert 0 < difference < most
+
+
+def test_an_overflow_is_said(model: NormMatch, split: PreparedSplit) -> None:
+    large = copy.deepcopy(model)
+    with torch.no_grad():
+        next(large.backbone.parameters()).mul_(1e30)
+        for module in large.backbone.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.running_var.fill_(1.0)
+    with pytest.raises(WeightsError, match="features are not finite in 16-mixed"):
+        FeatureBank(large, [(split, np.arange(2))], "16-mixed", progress=False)
 
 
 def test_jitter_moves_points_and_nothing_else(split: PreparedSplit, pair_list: PairList) -> None:

@@ -77,7 +77,13 @@ def test_a_parcel_holds_tensors_of_all_types_and_shapes(recorded: list[int]) -> 
     """Those on the CPU travel together, and nothing may overlap, however many bytes they have."""
     same = CudaGraphs(lambda *tensors: tuple(t.clone() for t in tensors), CPU)
     for i in (1, 2):
-        given = (torch.arange(5.0) + i, torch.tensor([[True, i > 1, True]]), torch.arange(7) * i, torch.zeros(0, 2))
+        given = (
+            torch.ones(3, dtype=torch.bfloat16) * i,
+            torch.arange(5.0) + i,
+            torch.tensor([[True, i > 1, True]]),
+            torch.arange(7) * i,
+            torch.zeros(0, 2),
+        )
         for found, value in zip(same(*given), given, strict=True):
             assert torch.equal(found, value)
     assert len(recorded) == 1

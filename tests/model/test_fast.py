@@ -113,6 +113,13 @@ def test_nodes_that_were_read_once(model: NormMatch, counter: Any) -> None:
     assert counter.frame_count == HEAD_PARTS
 
 
+def test_more_nodes_than_keypoints_are_refused(model: NormMatch) -> None:
+    data, fast = pair(7, 5), FastNetwork(model, precision="float32")
+    nodes = fast.read(fast.encode(data["image0"]), data["keypoints0"])
+    with pytest.raises(InputError, match="read at 7 keypoints, but is matched at 5"):
+        fast.match({**data, "keypoints0": data["keypoints1"], "features0": nodes})
+
+
 def test_bytes_are_images_too(model: NormMatch) -> None:
     fast = FastNetwork(model, precision="float32")
     images = (torch.rand(2, 3, SIZE, SIZE) * 255).to(torch.uint8)

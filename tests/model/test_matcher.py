@@ -466,3 +466,11 @@ def test_padding_by_numpy_is_padding_by_torch(full: bool) -> None:
             assert found.dtype == value.dtype
     assert [value.shape for value in expected] == [(3, 16, 2), (3, 16), (3, 16, 16)]
     assert torch.equal(expected[2][:, :7, :7], adjacency & mask[:, :, None] & mask[:, None, :])
+
+
+def test_gradients_reach_the_keypoints(model: NormMatch) -> None:
+    data = random_pair(6, 5)
+    data["keypoints0"].requires_grad_()
+    model.match(data)["similarity"].sum().backward()
+    assert data["keypoints0"].grad is not None
+    assert data["keypoints0"].grad.abs().max() > 0

@@ -16,7 +16,7 @@ from normmatch.training import ablation
 from normmatch.training.ablation import ROWS, ablate, make_rows, make_sheet, row_config
 from normmatch.training.start import as_json
 
-BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), freeze=2)
+BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), freeze=2, layer_decay=0.8)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_row_changes_what_it_says() -> None:
     assert changed("vanilla") == {"model.transformer"}
     assert changed("cross-entropy") == {"loss.contrastive"}
     backbone = {f"model.{key}" for key in ("backbone", "backbone_layers", "backbone_weights", "image_size")}
-    assert changed("vgg16") == {*backbone, "freeze"}
+    assert changed("vgg16") == {*backbone, "freeze", "layer_decay"}
     assert changed("name-loss") == {"loss.names"}
     assert changed("layer-match") == {"loss.layer_match"}
     assert changed("paper-losses") == {"loss.names", "loss.layer_match"}
@@ -82,10 +82,29 @@ def test_rows_go_on_where_they_were(config: TrainConfig, monkeypatch: pytest.Mon
     table = (config.out / "ablation.md").read_text()
     assert "| vanilla transformer |" in table
     assert "paper's drop" not in table  # which is PascalVOC's
+    assert ablate(config, ("vanilla",), "random", "val", 3) == done  # the table stays whole
+    assert json.loads((config.out / "ablation.json").read_text())["rows"] == done
     assert len(ablate(config, rows, "random", "val", 4)) == 3  # other pairs: evaluated again, not trained
     assert len(trained) == 4
+    assert [row["row"] for row in ablate(config, ("vanilla",), "random", "val", 5)] == ["vanilla"]  # other pairs
     with pytest.raises(ConfigError, match=r"full was started with lr 0\.0007, not 0\.1"):
         ablate(replace(config, lr=0.1), rows, "random", "val", 3)
+
+
+def test_nothing_held_out(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed: list[tuple[str, ...]] = []
+    inner = ablation.load_splits
+    monkeypatch.setattr(ablation, "load_splits", lambda *given: needed.append(given[4]) or inner(*given))
+    ablate(replace(config, data=replace(config.data, hold_out=False)), ["full"], "random", "train", 3)
+    assert set(needed) == {("train", "train"), ("train",)}
+
+
+def test_a_folder_that_holds_something_else(config: TrainConfig) -> None:
+    config.out.mkdir()
+    (config.out / "step-0000002.safetensors").touch()
+    with pytest.raises(ConfigError, match="holds something else; expected a new folder, or that of an ablation table"):
+        ablate(config, ["full"], "random", "val", 3)
+    assert [path.name for path in config.out.iterdir()] == ["step-0000002.safetensors"]
 
 
 def test_what_cannot_be_is_found_at_once(

@@ -76,8 +76,25 @@ def test_rates_fall_from_layer_to_layer(model: ModelConfig) -> None:
     for p in net.parameters():
         assert decays[id(p)] == (0.3 if p.ndim > 1 else 0.0)
     assert {peaks[id(p)] for p in step.model.head.parameters()} == {1.0}
-    same = optimized(model, backbone_lr=0.1)[1].param_groups
-    assert {group["peak"] for group in same[1:]} == {0.1}
+
+
+@pytest.mark.parametrize("model", [VIT, PRESETS["tiny"], PRESETS["vgg16"]], ids=["vit", "resnet", "vgg16"])
+def test_the_order_of_parameters_stays(model: ModelConfig) -> None:
+    """A checkpoint knows the optimiser's state by numbers: the head, the backbone's matrices, and the rest of it."""
+    step, optimizer = optimized(replace(model, backbone_weights="random"), backbone_lr=0.1)
+    backbone = list(step.model.backbone.parameters())
+    expected = [
+        [*step.model.head.parameters(), *step.loss.parameters()],
+        [p for p in backbone if p.ndim > 1],
+        [p for p in backbone if p.ndim <= 1],
+    ]
+    found = [group["params"] for group in optimizer.param_groups]
+    assert [[id(p) for p in group] for group in found] == [[id(p) for p in group] for group in expected]
+
+
+def test_layers_that_are_not_known() -> None:
+    with pytest.raises(ConfigError, match=r"layer_decay is 0\.8, but vgg16 has no known layers; expected 1"):
+        optimized(replace(PRESETS["vgg16"], backbone_weights="random"), layer_decay=0.8)
 
 
 @pytest.mark.parametrize(("model", "blocks", "message"), [

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, LossConfig, TrainConfig
 from normmatch.data import synthetic
 from normmatch.data.pairs import PreparedSplit, join
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import ConfigError, DataError, DeviceError
 from normmatch.evaluation.predict import predict
 from normmatch.model.matcher import NormMatch
 from normmatch.model.transformer import UnitLinear
@@ -76,7 +76,7 @@ def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSp
 def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     """All objects are trained on, none is validated on; and a resumed run must hold out what it held out."""
     settings = config(tmp_path / "a", data=DataConfig(name="synthetic", workers=0, hold_out=False), validate_every=2)
-    found = train(replace(settings, minutes=1e-9), splits)  # stops after a step
+    train(replace(settings, minutes=1e-9), splits)  # stops after a step
     with pytest.raises(ConfigError, match=r"data\.hold_out False, not True"):
         train(config(tmp_path / "a", resume=True), splits)
     found = train(replace(settings, resume=True), splits)
@@ -85,6 +85,28 @@ def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> N
     assert same(found, train(replace(settings, out=tmp_path / "b"), everything))
     assert not same(found, train(config(tmp_path / "c"), splits))
     assert "val_accuracy" not in (tmp_path / "a" / "log.jsonl").read_text()
+
+
+def test_validation_images_that_vanish(
+    tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "images.npy")
+
+    monkeypatch.setattr(trainer_module, "FeatureBank", gone)
+    message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
+    with pytest.raises(DataError, match=message):
+        train(config(tmp_path, validate_every=2, save_every=1), splits)
+    assert (tmp_path / "step-0000002.safetensors").is_file()
+
+
+def test_too_little_memory(tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(TrainStep, "forward", full)
+    with pytest.raises(DeviceError, match="too little memory for 4 pairs a step; expected a smaller --batch-size"):
+        train(config(tmp_path), splits)
 
 
 def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:

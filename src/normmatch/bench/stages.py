@@ -12,7 +12,7 @@ from normmatch.bench.scene import make_pairs
 from normmatch.model.delaunay import pad_points
 from normmatch.model.fast import FastNetwork, bucket
 from normmatch.model.graph import pseudo_coordinates
-from normmatch.model.matcher import NormMatch
+from normmatch.model.matcher import MatchingHead, NormMatch
 from normmatch.model.sampling import node_features
 from normmatch.model.transformer import norm
 from normmatch.photographs.views import make_view
@@ -47,7 +47,7 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
         return (head.transformer(tokens, mask)[-1],)
 
     def assign(similarity: Tensor, mask: Tensor) -> Tensors:
-        return tuple(fastest_head.assign(similarity, mask[:1], mask[1:]).values())
+        return tuple(MatchingHead.assign(fastest_head, similarity, mask[:1], mask[1:]).values())
 
     def run(function: Callable[..., Tensors], *tensors: Tensor) -> tuple[Callable[[], Tensors], Tensors]:
         def arithmetic(*tensors: Tensor) -> Tensors:

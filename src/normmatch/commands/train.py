@@ -37,16 +37,14 @@ def train(config: TrainConfig) -> None:
         start_processes(config)
         return
     from normmatch.pretrained import FILE_NAME
+    from normmatch.training.start import find_start
     from normmatch.training.trainer import train as run
 
-    run(config, load_splits(data.name, data.root, data.protocol, config.model.image_size, needed_splits(config)))
+    find_start(config)  # what is refused is refused before anything is prepared
+    run(config, load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits))
     finished = (config.out / FILE_NAME).is_file()  # not where --minutes were over
     if finished and os.environ.get("RANK", "0") == "0":  # of several processes the first one talks
         print(f"the trained network is in {config.out}; other commands take it as --weights {config.out}")
-
-
-def needed_splits(config: TrainConfig) -> tuple[str, ...]:
-    return ("train", "val") if config.data.hold_out else ("train",)
 
 
 def start_processes(config: TrainConfig) -> None:
@@ -62,7 +60,7 @@ def start_processes(config: TrainConfig) -> None:
     check_devices(config)
     find_start(config)
     data = config.data
-    load_splits(data.name, data.root, data.protocol, config.model.image_size, needed_splits(config))
+    load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
     command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *sys.argv[1:]]
     try:

@@ -77,11 +77,11 @@ class PreparedSplit:
 
 
 def join(first: PreparedSplit, second: PreparedSplit) -> PreparedSplit:
-    """Two splits of one cache as one; where they come with pairs, the pairs of both."""
-    if not isinstance(first.images, ImageFile) or not isinstance(second.images, ImageFile):
-        images: Images = np.concatenate([first.images, second.images])
+    """Two splits of one cache, or of arrays, as one; where they come with pairs, the pairs of both."""
+    if isinstance(first.images, ImageFile) and isinstance(second.images, ImageFile):
+        images: Images = ImageFile(first.images.path, np.concatenate([first.images.rows, second.images.rows]))
     else:
-        images = ImageFile(first.images.path, np.concatenate([first.images.rows, second.images.rows]))
+        images = np.concatenate([first.images[:], second.images[:]])
     pairs = None
     if first.pairs is not None and second.pairs is not None:
         pairs = np.concatenate([first.pairs, second.pairs + len(first.objects)])

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from normmatch.data.batches import read_images
 from normmatch.data.pairs import PreparedSplit
-from normmatch.errors import DataError
+from normmatch.errors import DataError, WeightsError
 from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import Nodes
 
 ENCODE_BATCH = 64
 Precision = Literal["auto", "bf16-mixed", "16-mixed", "32-true"]
-HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
 class FeatureBank:
@@ -65,8 +65,10 @@ class FeatureBank:
         done = 0
         for split, index, start in track(starts, "encoding", disable=not progress, transient=True):
             images = read_images(split, np.array(index[start : start + ENCODE_BATCH])).to(self.device)
-            with torch.autocast(self.device.type, HALF.get(self.precision), enabled=self.precision in HALF):
+            with torch.autocast(self.device.type, DTYPES.get(self.precision), enabled=self.precision in DTYPES):
                 found = model.encode(images.float() / 255)
+            if not found.pooled.isfinite().all():
+                raise WeightsError(f"the backbone's features are not finite in {self.precision}; expected finite ones")
             if not self.maps:  # now the sizes are known; filled in place, as joining parts would take the space twice
                 self.size = found.size
                 shapes = [(count, *m.shape[2:], m.shape[1]) for m in found.maps]

@@ -41,24 +41,29 @@ def factors_fit(dtype: torch.dtype, span: float) -> bool:
 
 
 def log_sinkhorn(
-    similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: float, rounds: int, how: Alternate = alternate
+    similarity: Tensor,
+    mask0: Tensor,
+    mask1: Tensor,
+    epsilon: float,
+    rounds: int,
+    do_rounds: Alternate = alternate,
 ) -> Tensor:
     """Log of the assignment (B, M, N) that the Sinkhorn iteration makes of similarity (B, M, N); padding is -inf.
 
     P = diag(e^f) e^{S / epsilon} diag(e^g), with f and g such that rows and columns sum to one. Where one image has
     more valid points, the other gets a slack row (or column) that takes in what is left: the points of the smaller
     side still sum to one, those of the larger to at most one. Rows-first and columns-first iterations are averaged, so
-    that after any number of rounds the assignment of (b, a) is the transpose of that of (a, b). `how` does the rounds.
+    that after any number of rounds the assignment of (b, a) is the transpose of that of (a, b).
     """
     scores = similarity / epsilon  # (B, M, N)
     span = 2 / epsilon  # of cosines
     if scores.shape[1] == scores.shape[2]:  # as in the network: both orders as one batch, in half as many kernels
         rows, columns = torch.cat([mask0, mask1]), torch.cat([mask1, mask0])
-        both = how(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
+        both = do_rounds(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
         rows_first, columns_first = both.chunk(2)
     else:
-        rows_first = how(scores, mask0, mask1, rounds, span)
-        columns_first = how(scores.mT, mask1, mask0, rounds, span)
+        rows_first = do_rounds(scores, mask0, mask1, rounds, span)
+        columns_first = do_rounds(scores.mT, mask1, mask0, rounds, span)
     valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, M, N)
     return ((rows_first + columns_first.mT) / 2).masked_fill(~valid, -torch.inf)
 

@@ -136,12 +136,13 @@ def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
 def compiled_parts(backbone: nn.Module) -> list[nn.Module]:
     """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code; others as a whole.
 
-    A SwinV2 in training drops each block at a rate of its own, and code is made for a rate: it is compiled as a whole.
+    A SwinV2 that drops blocks in training does so at a rate for each, and code is made for a rate: it stays whole.
     """
     modules = list(backbone.modules())
-    dropping = any(isinstance(module, DropPath) and module.drop_prob for module in modules)
-    swin = [module for module in modules if isinstance(module, SwinTransformerV2Block | PatchMerging)]
-    return vit_blocks(backbone) or (not dropping and [*swin]) or [backbone]
+    swin: list[nn.Module] = []
+    if not any(isinstance(module, DropPath) and module.drop_prob for module in modules):
+        swin = [module for module in modules if isinstance(module, SwinTransformerV2Block | PatchMerging)]
+    return vit_blocks(backbone) or swin or [backbone]
 
 
 def _size_options(name: str, image_size: int) -> dict[str, Any]:

@@ -64,21 +64,20 @@ class Inputs:
     """Where a recording reads its arguments. Those on the CPU travel in one parcel: a copy each takes longer."""
 
     def __init__(self, arguments: Sequence[Tensor], device: torch.device) -> None:
-        on_cpu = [a for a in arguments if a.device.type == "cpu"]
+        on_cpu = [a for a in arguments if _packable(a)]
         size = sum(map(_room, on_cpu))
         self.parcel = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self.arrived = torch.empty(size, dtype=torch.uint8, device=device)
         self.packed = [part.numpy() for part in _unpack(self.parcel, on_cpu)]
         unpacked = iter(_unpack(self.arrived, on_cpu))
         self.places = [
-            next(unpacked) if a.device.type == "cpu" else torch.empty(a.shape, dtype=a.dtype, device=device)
-            for a in arguments
+            next(unpacked) if _packable(a) else torch.empty(a.shape, dtype=a.dtype, device=device) for a in arguments
         ]
         self.sent = torch.cuda.Event()
 
     def fill(self, arguments: Sequence[Tensor]) -> None:
         """Copy the arguments to their places; those that are on the device already in one kernel for all of a type."""
-        on_cpu = [a.numpy() for a in arguments if a.device.type == "cpu"]
+        on_cpu = [a.numpy() for a in arguments if _packable(a)]
         if on_cpu:
             self.sent.synchronize()  # the last parcel must have left before it is packed anew
             for packed, array in zip(self.packed, on_cpu, strict=True):
@@ -87,7 +86,7 @@ class Inputs:
             self.sent.record()
         groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
         for place, value in zip(self.places, arguments, strict=True):
-            if value.device.type != "cpu":
+            if not _packable(value):
                 places, values = groups.setdefault(value.dtype, ([], []))
                 places.append(place)
                 values.append(value)
@@ -101,6 +100,11 @@ class Recording(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: Inputs
     outputs: tuple[Tensor, ...]
+
+
+def _packable(tensor: Tensor) -> bool:
+    """Whether it travels in the parcel: numpy, which packs it, has no bfloat16."""
+    return tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16
 
 
 def _room(tensor: Tensor) -> int:

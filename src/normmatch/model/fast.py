@@ -10,8 +10,8 @@ again while their numbers stay in it. Code for any shape would be compiled once 
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from timm.layers import DropPath
 from torch import Tensor, nn
 
-from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
+from normmatch.errors import ConfigError, DeviceError, InputError, NormMatchError, first_line
 from normmatch.model.backbone import Features, compiled_parts
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
@@ -84,7 +84,7 @@ class FastNetwork:
     ) -> dict[str, Tensor]:
         """`MatchingHead.forward`; points as `equal_points` makes them, from any device, the CPU being the best one."""
         n = points["mask0"].shape[1]
-        more = bucket(n, FEWEST_POINTS) - n if self.compile else 0
+        more = self._filled(n) - n
         named = {key: _more_points(key, points[key], more) for key in POINTS}
         for i in "01" if self.compile and n + more >= MANY_POINTS else ():
             edges = edge_list(named[f"adjacency{i}"])
@@ -105,8 +105,11 @@ class FastNetwork:
         m, n = data["keypoints0"].shape[1], data["keypoints1"].shape[1]
         points = {key: value.cpu() for key, value in data.items() if key[:-1] in ("keypoints", "mask", "adjacency")}
         features0, features1 = self._features(data)
-        filled = bucket(max(m, n), FEWEST_POINTS) if self.compile else 0
-        return cut(self.head(features0, features1, equal_points(points, filled)), m, n)
+        return cut(self.head(features0, features1, equal_points(points, self._filled(max(m, n)))), m, n)
+
+    def _filled(self, points: int) -> int:
+        """Up to how many points are filled up."""
+        return bucket(points, FEWEST_POINTS) if self.compile else points
 
     def _features(self, data: Mapping[str, Any]) -> list[Features | Nodes]:
         images: list[Any] = [data.get("image0"), data.get("image1")]
@@ -249,10 +252,11 @@ def _same_weights(module: Any) -> Any:
 def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
     """A copy that shares the weights, each part compiled by itself."""
     compiled = _same_weights(head)
-    if device.type == "cuda" and find_spec("triton"):
-        from normmatch.model.sinkhorn_kernel import fused_alternate
+    if device.type == "cuda":
+        with suppress(ImportError):  # of triton; the compiler will say that it is missing
+            from normmatch.model.sinkhorn_kernel import fused_alternate
 
-        compiled.alternate = fused_alternate
+            compiled.alternate = fused_alternate
     for part in compiled.compiled_parts():
         part.compile(dynamic=False)
     compiled.assign = torch.compile(compiled.assign, dynamic=False)
@@ -280,6 +284,8 @@ def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunc
 def _tensors(features: Features | Nodes, n: int) -> Tensors:
     """What an image is made of; nodes (B, M, C) are filled up to n of them."""
     if isinstance(features, Nodes):
+        if features.features.shape[1] > n:
+            raise InputError(f"an image was read at {features.features.shape[1]} keypoints, but is matched at {n}")
         return F.pad(features.features, (0, 0, 0, n - features.features.shape[1])), features.pooled
     return *features.maps, features.pooled
 

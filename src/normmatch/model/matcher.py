@@ -47,7 +47,7 @@ class MatchingHead(nn.Module):
     def __init__(self, config: ModelConfig, channels: int, global_channels: int) -> None:
         super().__init__()
         self.config = config
-        self.alternate: Alternate = alternate  # Sinkhorn's rounds; a GPU knows a faster way
+        self.alternate: Alternate = alternate  # Sinkhorn's rounds; compiled for a GPU they are one kernel
         self.gather = Gather()
         self.spline = SplineCNN(channels, config.dim, config.spline_kernel)
         self.global_token = nn.Linear(global_channels, config.dim)
@@ -217,7 +217,8 @@ def equal_points(data: Mapping[str, Any], n: int = 0) -> dict[str, Tensor]:
             mask = torch.ones(keypoints.shape[:2], dtype=torch.bool, device=keypoints.device)
         if adjacency is None:
             adjacency = delaunay_batch(keypoints, mask)
-        pad = _pad_on_cpu if keypoints.device.type == "cpu" else _pad
+        numpy = keypoints.device.type == "cpu" and torch.is_inference_mode_enabled()  # gradients need torch
+        pad = _pad_on_cpu if numpy else _pad
         points[f"keypoints{i}"], points[f"mask{i}"], points[f"adjacency{i}"] = pad(keypoints, mask, adjacency, n)
     return points
 
@@ -232,7 +233,7 @@ def _pad(keypoints: Tensor, mask: Tensor, adjacency: Tensor, n: int) -> tuple[Te
 
 def _pad_on_cpu(keypoints: Tensor, mask: Tensor, adjacency: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """`_pad` by numpy: torch shares such work among threads, which wait for each other where the cores are busy."""
-    given, valid, graph = keypoints.detach().numpy(), mask.numpy(), adjacency.numpy()
+    given, valid, graph = keypoints.numpy(), mask.numpy(), adjacency.numpy()
     batch, count = valid.shape
     xy, real, edges = np.zeros((batch, n, 2), given.dtype), np.zeros((batch, n), bool), np.zeros((batch, n, n), bool)
     np.copyto(xy[:, :count], given, where=valid[:, :, None])

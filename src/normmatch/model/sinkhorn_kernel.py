@@ -15,7 +15,7 @@ MOST_POINTS = 128  # larger ones do not fit into registers
 
 
 def fused_alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
-    """`alternate`, in one kernel where scores (B, N, N) allow it; what it gives for padding is undefined."""
+    """`alternate`, in one kernel where scores (B, N, N) allow it; without gradients; undefined for padding."""
     n = scores.shape[1]
     square = scores.shape[2] == n <= MOST_POINTS
     if not square or scores.dtype != torch.float32 or not factors_fit(scores.dtype, span):

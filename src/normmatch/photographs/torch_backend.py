@@ -45,7 +45,7 @@ class TorchBackend:
         `points` has keypoints0/1 (B, N, 2) in pixels of the square, mask0/1 (B, N) and adjacency0/1 (B, N, N).
         """
         tensors = {key: torch.from_numpy(value) for key, value in points.items()}
-        output = self.network.head(_stack(features0), _stack(features1), tensors)
+        output = self.network.match({"features0": _stack(features0), "features1": _stack(features1), **tensors})
         return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
 
 

@@ -8,7 +8,8 @@ A command that is stopped goes on where it was when it is given again: rows that
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def _vgg16(config: TrainConfig) -> TrainConfig:
     """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
     names = ("backbone", "backbone_layers", "image_size")
     changes = {name: getattr(PRESETS["vgg16"], name) for name in names}
-    return replace(config, model=replace(config.model, **changes), freeze=0)
+    return replace(config, model=replace(config.model, **changes), freeze=0, layer_decay=1.0)
 
 
 ROWS = {
@@ -95,16 +96,18 @@ def ablate(
         sampling=config.data.sampling,
         device=config.accelerator,
     )
+    data = config.data
     for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
-        load_splits(config.data.name, config.data.root, config.data.protocol, size, needed=("train", "val", split))
+        load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
-    done: dict[str, dict[str, Any]] = {}
+    done = done_before(config, set(ROWS) - set(rows), vgg16_weights, measure)
     for name, run in runs.items():
         result = finish(run, measure, until)
         if result is None:
             print(f"time is up in the row {name}; the same command goes on from here")
             break
         done[name] = result
+        done = {row: done[row] for row in ROWS if row in done}  # in the table's order
         write(config, done)
     if done:
         print_sheet(make_sheet(done))
@@ -120,6 +123,9 @@ def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
         raise ConfigError(f"the rows are {' '.join(rows) or 'none'}; expected some, each once")
     if config.devices > 1 or under_torchrun():
         raise ConfigError("the ablation table is trained on one device; start rows on several with normmatch train")
+    ours = {*ROWS, REPORT, TABLE}
+    if config.out.is_dir() and any(path.name not in ours and path.name[0] != "." for path in config.out.iterdir()):
+        raise ConfigError(f"{config.out} holds something else; expected a new folder, or that of an ablation table")
     if config.resume or config.init:
         raise ConfigError(
             "the rows of the ablation table start alike and go on by themselves; leave out --init, --resume"
@@ -128,25 +134,47 @@ def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
         raise WeightsError(f"weights file {vgg16_weights} does not exist; expected one of VGG16 as --vgg16-weights")
 
 
+def done_before(
+    config: TrainConfig, names: Collection[str], vgg16_weights: str, measure: EvalConfig
+) -> dict[str, dict[str, Any]]:
+    """Results of rows that an earlier command with these settings left, so that the table stays whole."""
+    found = {}
+    for name in names:
+        with suppress(ConfigError):  # of other settings
+            result = earlier_result(row_config(config, name, vgg16_weights), measure)
+            if result:
+                found[name] = result
+    return found
+
+
+def earlier_result(run: TrainConfig, measure: EvalConfig) -> dict[str, Any] | None:
+    """The result that a row has already; None if it has none, or was measured otherwise."""
+    if (run.out / CONFIG).is_file():
+        check_same(run, read_json(run.out / CONFIG))
+    if not (run.out / RESULT).is_file():
+        return None
+    result = read_json(run.out / RESULT)
+    return result if result["asked"] == asked_for(measure) else None
+
+
+def asked_for(measure: EvalConfig) -> dict[str, Any]:
+    return {key: value for key, value in as_plain(measure).items() if key not in ("root", "device")}
+
+
 def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> dict[str, Any] | None:
     """The result of a row, for which it is trained and evaluated as far as that is not done; None if time is up."""
-    asked = {key: value for key, value in as_plain(measure).items() if key not in ("root", "device")}
-    begun = (run.out / CONFIG).is_file()
-    if begun:
-        check_same(run, read_json(run.out / CONFIG))
-    if (run.out / RESULT).is_file():
-        result = read_json(run.out / RESULT)
-        if result["asked"] == asked:
-            return result
+    earlier = earlier_result(run, measure)
+    if earlier:
+        return earlier
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
         data = run.data
-        splits = load_splits(data.name, data.root, data.protocol, run.model.image_size)
-        train(replace(run, resume=begun, minutes=left), splits)
+        splits = load_splits(data.name, data.root, data.protocol, run.model.image_size, data.needed_splits)
+        train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
         if not (run.out / FILE_NAME).is_file():
             return None
     ((said,),) = ask_networks([str(run.out)], run.data.name, measure)
-    result = {"asked": asked, "train": as_json(run), **score(said)}
+    result = {"asked": asked_for(measure), "train": as_json(run), **score(said)}
     write_text(run.out / RESULT, json.dumps(result, indent=1))
     return result
 

@@ -38,8 +38,13 @@ class Shares(Dataset[dict[str, Any]]):
                 batch |= {f"image{i}": read_images(self.images, batch[f"index{i}"].numpy()) for i in "01"}
             return batch
         except OSError as error:
-            file = f" ({error.filename})" if error.filename else ""
-            return {ERROR: f"the dataset cannot be read any more: {error.strerror or error}{file}"}
+            return {ERROR: vanished(error)}
+
+
+def vanished(error: OSError) -> str:
+    """What to say where the images of a dataset were, but are no more."""
+    file = f" ({error.filename})" if error.filename else ""
+    return f"the dataset cannot be read any more: {error.strerror or error}{file}"
 
 
 def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Tensor]:

@@ -36,10 +36,23 @@ def make_optimizer(module: TrainStep, config: TrainConfig, fused: bool) -> torch
     rest = [p for p in (*module.model.head.parameters(), *module.loss.parameters()) if p.requires_grad]
     groups = [{"params": rest, "peak": config.lr, "weight_decay": 0.0}]
     net = module.model.backbone.net
-    for group in param_groups_layer_decay(net, config.weight_decay, layer_decay=config.layer_decay):
-        group["peak"] = config.backbone_lr * group.pop("lr_scale")
-        groups.append(group)
+    shares = layer_shares(net, config)
+    for matrices, decay in ((True, config.weight_decay), (False, 0.0)):
+        for share in sorted(set(shares.values()), reverse=True):
+            params = [p for p in net.parameters() if shares.get(p) == share and (p.ndim > 1) == matrices]
+            if params:
+                groups.append({"params": params, "peak": config.backbone_lr * share, "weight_decay": decay})
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused, capturable=fused)
+
+
+def layer_shares(net: nn.Module, config: TrainConfig) -> dict[nn.Parameter, float]:
+    """The share of the backbone's rate that each trained parameter learns at, by its layer; timm knows the layers."""
+    if config.layer_decay < 1 and not hasattr(net, "group_matcher"):
+        raise ConfigError(
+            f"layer_decay is {config.layer_decay}, but {config.model.backbone} has no known layers; expected 1"
+        )
+    groups = param_groups_layer_decay(net, layer_decay=config.layer_decay)
+    return {parameter: group["lr_scale"] for group in groups for parameter in group["params"]}
 
 
 def rate(step: int, config: TrainConfig) -> float:

@@ -54,7 +54,9 @@ def check_same(config: TrainConfig, saved: dict[str, Any]) -> None:
     for key in sorted(ours.keys() - MAY_CHANGE):
         if flat[key] != ours[key]:
             was = f"{key} {flat[key]}, not {ours[key]}"
-            raise ConfigError(f"the run in {config.out} was started with {was}; resume it as it was")
+            raise ConfigError(
+                f"the run in {config.out} was started with {was}; resume it as it was, or give another --out"
+            )
 
 
 def begin(config: TrainConfig, resumed: bool) -> None:

@@ -20,14 +20,14 @@ from normmatch.data.batches import KeypointTable, TrainBatches, batch_images
 from normmatch.data.pair_lists import sample_pair_list
 from normmatch.data.pairs import PreparedSplit, join
 from normmatch.data.protocols import get_protocol
-from normmatch.errors import ConfigError, DataError, first_line
+from normmatch.errors import ConfigError, DataError, DeviceError, first_line
 from normmatch.evaluation.bank import FeatureBank
 from normmatch.evaluation.predict import predict
 from normmatch.metrics import mean_accuracy
 from normmatch.model.matcher import NormMatch
 from normmatch.training import checkpoint
 from normmatch.training.devices import Processes, make_fabric, without_compiler
-from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch
+from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, prefetch, vanished
 from normmatch.training.frozen import Views, make_views
 from normmatch.training.journal import Journal
 from normmatch.training.optimizer import rate
@@ -68,7 +68,7 @@ class Trainer:
     def _setup_data(self) -> None:
         config, train = self.config, self.splits["train"]
         fewest = get_protocol(config.data.protocol).fewest_shared
-        if "val" in self.splits:
+        if config.data.hold_out:
             self.validation = sample_pair_list(
                 self.splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
             )
@@ -167,17 +167,17 @@ class Trainer:
             raise ConfigError(f"the loss is {loss} at step {step}; its batch is in {file}; try a smaller lr")
 
     def _validate_when_due(self, bar: Progress) -> None:
-        if (
-            "val" in self.splits
-            and self.step
-            and (self.step == self.config.steps or self.step % self.config.validate_every == 0)
-        ):
+        due = self.step == self.config.steps or self.step % self.config.validate_every == 0
+        if self.config.data.hold_out and self.step and due:
             self.processes.first(lambda: None if self.journal.validated(self.step) else self._validate(bar.console))
             self.lap = time.monotonic()
 
     def _validate(self, console: Console) -> None:
         model, split, sampling = self.update.averaged(), self.splits["val"], self.config.data.sampling
-        bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+        try:
+            bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+        except OSError as error:
+            raise DataError(vanished(error)) from error
         if not self.config.backbone_lr:  # it will see the same next time
             self.validation_bank = bank
         said = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank)
@@ -225,7 +225,14 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
             return model
     except OSError as error:
         raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(
+            f"the device has too little memory for {config.batch_size} pairs a step; expected a smaller --batch-size"
+        ) from error
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise DataError(f"a process that prepares batches has died: {first_line(error)}") from error
+        raise DataError(
+            f"a process that prepares batches has died: {first_line(error)} "
+            "Memory may be short, or the dataset's cache may have vanished"
+        ) from error
