@@ -8,9 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from normmatch import pretrained
 from normmatch.config import ModelConfig, TrainConfig
 from normmatch.data.batches import TrainBatches
+from normmatch.data.pairs import PreparedSplit
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.io import locked, whole_file
 from normmatch.model.matcher import NormMatch
@@ -129,6 +132,13 @@ def claimed(folder: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             folder.rmdir()
+
+
+def warn_about_validation(split: PreparedSplit, pairs: np.ndarray) -> None:
+    """Say which classes of a split no pair (P, 2) of the validation shows."""
+    shown = {split.objects[i].label for i in pairs[:, 0]}
+    for label in sorted({item.label for item in split.objects} - shown):
+        warnings.warn(f"class {label} gives no pair for validation", stacklevel=2)
 
 
 def warn_about(batches: TrainBatches, batch_size: int) -> None:

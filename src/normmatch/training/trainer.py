@@ -31,7 +31,7 @@ from normmatch.training.feed import Shares, keep_batch, make_bank, make_loader, 
 from normmatch.training.frozen import Views, make_views
 from normmatch.training.journal import Journal
 from normmatch.training.optimizer import rate
-from normmatch.training.start import as_json, begin, claimed, find_start, make_model, warn_about
+from normmatch.training.start import as_json, begin, claimed, find_start, make_model, warn_about, warn_about_validation
 from normmatch.training.step import TrainStep
 from normmatch.training.stop import LATE, REASONS, Stop
 from normmatch.training.update import Update
@@ -215,6 +215,8 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
         with claimed(config.out):
             trainer = Trainer(config, splits, state)
             warn_about(trainer.batches, config.batch_size)
+            if config.data.hold_out:
+                warn_about_validation(splits["val"], trainer.validation.pairs)
             trainer.processes.first(lambda: begin(config, resumed=state is not None))
             reason = trainer.fit()
             if reason > LATE:
