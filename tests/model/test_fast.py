@@ -16,10 +16,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, DeviceError, InputError
 from normmatch.model import fast as fast_module
-from normmatch.model import spline
+from normmatch.model import spline, window_attention
 from normmatch.model.backbone import compiled_parts, make_backbone
 from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
-from normmatch.model.window_attention import FusedWindowAttention, keep_biases
+from normmatch.model.window_attention import FusedWindowAttention, keep_biases, use_flex_attention
 
 HEAD_PARTS = 4  # what is gathered at the keypoints, spline convolutions, a layer for all of them, the assignment
 SIZE = 64
@@ -192,6 +192,13 @@ def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch:
 # ----------------------------------------------------------------------------------------------------- window attention
 
 
+def wake(backbone: torch.nn.Module) -> None:
+    """timm starts the norms that end SwinV2's blocks at 0, as if there were no blocks."""
+    for module in backbone.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.ones_(module.weight)
+
+
 def swin(fused: bool) -> Any:
     torch.manual_seed(0)
     backbone = make_backbone("swinv2_tiny_window8_256", (2, 3), 128, "random", fused)
@@ -199,10 +206,12 @@ def swin(fused: bool) -> Any:
         if isinstance(module, WindowAttention):
             torch.nn.init.normal_(module.q_bias)
             torch.nn.init.normal_(module.logit_scale, 3.0)
+    wake(backbone)
     return backbone.eval()
 
 
-def test_fused_window_attention_is_timms() -> None:
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # this is about its answer
+def test_fused_window_attention_is_timms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 128 pixels the first two stages have several windows and shift them; the others are one window."""
     plain, fused = swin(False), swin(True)
     fused.load_state_dict(plain.state_dict())
@@ -213,9 +222,37 @@ def test_fused_window_attention_is_timms() -> None:
         expected, found = plain(image), fused(image)
         keep_biases(fused)
         kept = fused(image)
+        monkeypatch.setattr(window_attention, "FLEX_TOKENS", 1)
+        use_flex_attention(fused)
+        flexible = fused(image)
+    assert all(module.flex for module in fused.modules() if isinstance(module, WindowAttention))
     for i in (0, 1):
-        torch.testing.assert_close(found.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(kept.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+        for maps in (found.maps, kept.maps, flexible.maps):
+            torch.testing.assert_close(maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+
+
+def test_small_windows_do_without_flex_attention() -> None:
+    """Compiled on a GPU, windows of 64 tokens would get a kernel that was made for something else."""
+    fused = swin(True)
+    use_flex_attention(fused)
+    assert not any(module.flex for module in fused.modules() if isinstance(module, WindowAttention))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_flex_attention_on_a_gpu(precision: str) -> None:
+    """Windows of 256 tokens, several and shifted in the first stage; later stages are one window, then small ones."""
+    torch.manual_seed(0)
+    config = replace(PRESETS["tiny"], backbone="swinv2_tiny_window16_256", backbone_layers=(0, 2), image_size=128)
+    model = NormMatch(config).eval().cuda()
+    wake(model.backbone)
+    fast, image = FastNetwork(model, precision=precision, compile=True), torch.rand(2, 3, 128, 128).cuda()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a compiler that gave up
+        found, expected = fast.encode(image), model.encode(image)
+    for i in (0, 1):
+        cosine = torch.nn.functional.cosine_similarity(found.maps[i], expected.maps[i], dim=1)
+        assert cosine.min() > (0.9999 if precision == "float32" else 0.99)
 
 
 def test_fused_window_attention_learns_like_timms() -> None:
@@ -233,16 +270,17 @@ def test_fused_window_attention_learns_like_timms() -> None:
 
 
 def test_swins_blocks_share_their_code(counter: Any) -> None:
-    """Two stages of two kinds of blocks, shifted or not, two of one kind, three mergers: 9 pieces for 15 modules."""
+    """Two stages of two kinds of blocks, shifted or not, two of one kind, three mergers, two parts before them."""
     config = replace(PRESETS["tiny"], backbone="swinv2_tiny_window8_256", image_size=128)
     model = NormMatch(config)
+    wake(model.backbone)
     rates = {module.drop_prob for module in model.backbone.modules() if isinstance(module, DropPath)}
     assert len(rates) > 2
     assert compiled_parts(model.backbone) == [model.backbone]  # as it is trained
     fast, image = FastNetwork(model, precision="float32", compile=True), torch.rand(1, 3, 128, 128)
     with torch.no_grad():
         torch.testing.assert_close(fast.encode(image).maps[1], model.encode(image).maps[1], atol=1e-4, rtol=1e-4)
-    assert counter.frame_count == 9
+    assert counter.frame_count == 11
     assert {module.drop_prob for module in model.backbone.modules() if isinstance(module, DropPath)} == rates
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from normmatch.config import PRESETS
 from normmatch.errors import ConfigError
@@ -53,7 +53,11 @@ def make_model(preset: str, device: torch.device, weights: str | None = None) ->
     if preset not in PRESETS:
         raise ConfigError(f"the preset is {preset!r}, expected one of {', '.join(PRESETS)}")
     torch.manual_seed(0)
-    return NormMatch(replace(PRESETS[preset], backbone_weights="random")).to(device).eval()
+    model = NormMatch(replace(PRESETS[preset], backbone_weights="random"))
+    for name, parameter in model.backbone.named_parameters():
+        if parameter.ndim == 1 and not name.endswith("bias"):
+            nn.init.ones_(parameter)  # timm starts the scales of blocks near 0: no match would depend on the blocks
+    return model.to(device).eval()
 
 
 def make_plain(model: NormMatch) -> NormMatch:

@@ -134,15 +134,16 @@ def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
 
 
 def compiled_parts(backbone: nn.Module) -> list[nn.Module]:
-    """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code; others as a whole.
+    """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code, and what is before them.
 
-    A SwinV2 that drops blocks in training does so at a rate for each, and code is made for a rate: it stays whole.
+    Others are compiled as a whole, and so is a SwinV2 that drops blocks in training: it does so at a rate for each, and
+    code is made for a rate.
     """
     modules = list(backbone.modules())
-    swin: list[nn.Module] = []
+    blocks = vit_blocks(backbone)
     if not any(isinstance(module, DropPath) and module.drop_prob for module in modules):
-        swin = [module for module in modules if isinstance(module, SwinTransformerV2Block | PatchMerging)]
-    return vit_blocks(backbone) or swin or [backbone]
+        blocks += [module for module in modules if isinstance(module, SwinTransformerV2Block | PatchMerging)]
+    return [backbone.standardize, backbone.net.patch_embed, *blocks] if blocks else [backbone]  # type: ignore
 
 
 def _size_options(name: str, image_size: int) -> dict[str, Any]:
