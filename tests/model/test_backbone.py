@@ -102,6 +102,18 @@ def test_stages_are_those_asked_for(name: str, first: str, second: str) -> None:
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "swinv2_tiny_window8_256", "test_convnext"])
+def test_stages_before_the_last_do_without_its_norm(name: str) -> None:
+    backbone, image = make_backbone(name, (0, 2), 64, "random").eval(), torch.rand(1, 3, 64, 64)
+    stages = backbone.net.stages if name == "test_convnext" else backbone.net.layers
+    assert len(stages) == 3  # the last one is never run
+    for found, i, stride in zip(backbone(image).maps, (0, 2), (4, 16), strict=True):
+        expected = output_of(stages[i], backbone, image)
+        expected = expected if name == "test_convnext" else expected.permute(0, 3, 1, 2)
+        assert found.shape[2:] == (64 // stride, 64 // stride)
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("layers", [(3, 5), (0, 1), (2, 4)])
 def test_blocks_of_a_vit_are_those_asked_for(layers: tuple[int, int]) -> None:
     backbone = make_backbone("test_vit", layers, 64, "random").eval()

@@ -120,12 +120,20 @@ def make_backbone(
         backbone = TimmBackbone(name, layers, image_size, pretrained)
     if weights not in ("hub", "random"):
         load_weights(backbone.net, Path(weights))
-    if isinstance(backbone, TimmBackbone):  # what comes after the second map is never run
-        backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=False, prune_head=True)
+    if isinstance(backbone, TimmBackbone):
+        _prune(backbone)
         if fused:
             use_fused_attention(backbone.net)
             use_patch_product(backbone.net)
     return backbone
+
+
+def _prune(backbone: TimmBackbone) -> None:
+    """Take away what comes after the second map: it is never run."""
+    stages = backbone.net.feature_info
+    in_stages = len({stage["reduction"] for stage in stages}) > 1  # then the last norm is for the last of them alone
+    before_last = max(backbone.layers) < len(stages) - 1
+    backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=in_stages and before_last, prune_head=True)
 
 
 def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
