@@ -16,10 +16,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, DeviceError, InputError
 from normmatch.model import fast as fast_module
-from normmatch.model import spline, window_attention
+from normmatch.model import spline
 from normmatch.model.backbone import compiled_parts, make_backbone
 from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
-from normmatch.model.window_attention import FusedWindowAttention, keep_biases, use_flex_attention
+from normmatch.model.window_attention import FusedWindowAttention, keep_biases, use_window_kernel
 
 HEAD_PARTS = 4  # what is gathered at the keypoints, spline convolutions, a layer for all of them, the assignment
 SIZE = 64
@@ -210,8 +210,7 @@ def swin(fused: bool) -> Any:
     return backbone.eval()
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # this is about its answer
-def test_fused_window_attention_is_timms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_window_attention_is_timms() -> None:
     """At 128 pixels the first two stages have several windows and shift them; the others are one window."""
     plain, fused = swin(False), swin(True)
     fused.load_state_dict(plain.state_dict())
@@ -222,33 +221,33 @@ def test_fused_window_attention_is_timms(monkeypatch: pytest.MonkeyPatch) -> Non
         expected, found = plain(image), fused(image)
         keep_biases(fused)
         kept = fused(image)
-        monkeypatch.setattr(window_attention, "FLEX_TOKENS", 1)
-        use_flex_attention(fused)
-        flexible = fused(image)
-    assert all(module.flex for module in fused.modules() if isinstance(module, WindowAttention))
     for i in (0, 1):
-        for maps in (found.maps, kept.maps, flexible.maps):
-            torch.testing.assert_close(maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(found.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(kept.maps[i], expected.maps[i], atol=1e-4, rtol=1e-4)
 
 
-def test_small_windows_do_without_flex_attention() -> None:
-    """Compiled on a GPU, windows of 64 tokens would get a kernel that was made for something else."""
-    fused = swin(True)
-    use_flex_attention(fused)
-    assert not any(module.flex for module in fused.modules() if isinstance(module, WindowAttention))
+def test_large_windows_attend_in_one_kernel() -> None:
+    """At 128 pixels windows of 16 x 16 tokens fit into the first two stages, and smaller ones into the others."""
+    pytest.importorskip("triton")
+    from normmatch.model.window_kernel import attend_in_one
+
+    backbone = make_backbone("swinv2_tiny_window16_256", (2, 3), 128, "random")
+    use_window_kernel(backbone)
+    chosen = [m.attend is attend_in_one for m in backbone.modules() if isinstance(m, FusedWindowAttention)]
+    assert chosen == [True] * 4 + [False] * 8
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_flex_attention_on_a_gpu(precision: str) -> None:
-    """Windows of 256 tokens, several and shifted in the first stage; later stages are one window, then small ones."""
+def test_swin_in_window_kernels_on_a_gpu(precision: str) -> None:
+    """Windows of 256 tokens, several and shifted in the first stage, and one; then smaller ones."""
     torch.manual_seed(0)
     config = replace(PRESETS["tiny"], backbone="swinv2_tiny_window16_256", backbone_layers=(0, 2), image_size=128)
     model = NormMatch(config).eval().cuda()
     wake(model.backbone)
     fast, image = FastNetwork(model, precision=precision, compile=True), torch.rand(2, 3, 128, 128).cuda()
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("error")  # of a compiler that gave up
+        warnings.simplefilter("error", UserWarning)  # of a compiler that gave up
         found, expected = fast.encode(image), model.encode(image)
     for i in (0, 1):
         cosine = torch.nn.functional.cosine_similarity(found.maps[i], expected.maps[i], dim=1)
@@ -364,7 +363,7 @@ def test_buckets() -> None:
 @pytest.mark.parametrize("count", [7, 20, 150])
 def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
     torch.manual_seed(0)
-    model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE)).eval().cuda()
+    model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE, sinkhorn_rounds=3)).eval().cuda()
     fast = FastNetwork(model, precision="float32", compile=True)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

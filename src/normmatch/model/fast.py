@@ -25,7 +25,7 @@ from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
 from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import MANY_POINTS, edge_list
-from normmatch.model.window_attention import keep_biases, use_flex_attention
+from normmatch.model.window_attention import keep_biases, use_window_kernel
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FEWEST_POINTS = 8  # the smallest bucket
@@ -61,8 +61,9 @@ class FastNetwork:
         self._backbone = self._encoder(self.backbone)
         if compile:
             compiled = _same_weights(self.backbone)
-            if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 0):
-                use_flex_attention(compiled)
+            if self.device.type == "cuda":
+                with suppress(ImportError):  # of triton; the compiler will say that it is missing
+                    use_window_kernel(compiled)
             for part in compiled_parts(compiled):
                 part.compile(dynamic=False)
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)

@@ -1,0 +1,54 @@
+"""SwinV2's window attention as one kernel gives what it gives as many: through Triton's interpreter, and on a GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from normmatch.model.window_attention import attend
+
+pytest.importorskip("triton")
+
+
+def compare(n: int, heads: int, windows: int, images: int, dtype: torch.dtype = torch.float32, d: int = 32) -> None:
+    """Keys and queries of all lengths, one of none; a tenth of the logits are those of a mask."""
+    from normmatch.model.window_kernel import attend_in_one
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rng = torch.Generator().manual_seed(n)
+    qkv = 3 * torch.randn(images * windows, n, 3 * heads * d, generator=rng)
+    qkv[0, 0] = 0.0
+    scale = 1 + 50 * torch.rand(heads, 1, 1, generator=rng)
+    logits = 16 * torch.rand(windows, heads, n, n, generator=rng)
+    logits = logits - 100.0 * (torch.rand(logits.shape, generator=rng) < 0.1)
+    given = qkv.to(dtype), scale, logits
+    expected = attend(*(t.double() for t in given))
+    found = attend_in_one(*(t.to(device) for t in given)).cpu()
+    assert found.dtype == dtype
+    close = 1e-4 if device == "cpu" else 0.6 if dtype == torch.bfloat16 else 0.1  # twice what roundings alone amount to
+    torch.testing.assert_close(found.double(), expected, atol=close, rtol=0)
+    assert (found.double() - expected).abs().mean() < close / 20
+
+
+def run_all() -> None:
+    compare(64, 2, 1, 2)
+    compare(128, 1, 2, 1)  # blocks that fill a window
+    compare(144, 2, 3, 2)  # and some that do not
+    compare(30, 3, 4, 1, d=16)
+
+
+def test_one_kernel_is_many_in_the_interpreter() -> None:
+    """In a process of its own: Triton asks once, when it is imported, whether to interpret."""
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])['run_all']()"
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__))], env=environment, check=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_one_kernel_is_many_on_a_gpu(dtype: torch.dtype) -> None:
+    for shape in ((64, 2, 1, 2), (144, 2, 3, 2), (576, 4, 1, 3), (576, 2, 4, 2)):
+        compare(*shape, dtype)
