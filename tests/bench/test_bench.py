@@ -57,6 +57,20 @@ def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_p
     assert Image.open(tmp_path / "speed.png").size[0] > 500
 
 
+def test_curves_go_from_left_to_right() -> None:
+    rows = [{"preset": "tiny", "variant": v, "what": "head", "points": n} for v in "ab" for n in (20, 1000, 10)]
+    curves = report._curves([*rows, {**rows[0], "what": "pair"}], "head", "points")
+    found = {name: [row["points"] for row in curve] for name, curve in curves.items()}
+    assert found == {"tiny, a": [10, 20, 1000], "tiny, b": [10, 20, 1000]}
+
+
+def test_bench_sees_the_blocks() -> None:
+    """timm starts the scales of a ViT's blocks at 1e-5 and those of a SwinV2's at 0: no match would depend on them."""
+    for preset in ("tiny", "small"):
+        scales = [p for n, p in make_model(preset, CPU).backbone.named_parameters() if n.endswith(("gamma", "weight"))]
+        assert all((scale == 1).all() for scale in scales if scale.ndim == 1)
+
+
 def test_the_plain_network_is_the_same_network() -> None:
     model = make_model("tiny", CPU)
     plain, data = make_plain(model), make_pairs(model, 5, 2)

@@ -91,9 +91,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     axes = figure.subplots(1, 2)
     for axis, what, x, y in ((axes[0], "head", "points", "ms"), (axes[1], "batch", "batch", "pairs_per_second")):
-        for key in dict.fromkeys((row["preset"], row["variant"]) for row in rows if row["what"] == what):
-            line = [row for row in rows if row["what"] == what and (row["preset"], row["variant"]) == key]
-            axis.plot([row[x] for row in line], [row[y] for row in line], marker="o", label=", ".join(key))
+        for name, curve in _curves(rows, what, x).items():
+            axis.plot([row[x] for row in curve], [row[y] for row in curve], marker="o", label=name)
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
@@ -104,6 +103,14 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     axes[1].legend(fontsize=8)
     with whole_file(path) as temporary:
         figure.savefig(temporary, dpi=120)
+
+
+def _curves(rows: Sequence[Row], what: str, x: str) -> dict[str, list[Row]]:
+    """The rows of each curve by its name, from left to right in whatever order they were measured."""
+    curves: dict[str, list[Row]] = {}
+    for row in sorted((row for row in rows if row["what"] == what), key=lambda row: row[x]):
+        curves.setdefault(f"{row['preset']}, {row['variant']}", []).append(row)
+    return curves
 
 
 def write(rows: Sequence[Row], where: dict[str, Any], out: Path) -> None:
