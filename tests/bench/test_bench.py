@@ -1,6 +1,7 @@
 """The benchmarks: every figure is there, compared with the plain network, and written down with its origin."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from normmatch.bench.scene import Variant, make_model, make_network, make_pairs,
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
 from normmatch.cli import main
+from normmatch.config import PRESETS
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.fast import FastNetwork
 from normmatch.training.step import TrainStep
@@ -64,11 +66,23 @@ def test_curves_go_from_left_to_right() -> None:
     assert found == {"tiny, a": [10, 20, 1000], "tiny, b": [10, 20, 1000]}
 
 
-def test_bench_sees_the_blocks() -> None:
-    """timm starts the scales of a ViT's blocks at 1e-5 and those of a SwinV2's at 0: no match would depend on them."""
-    for preset in ("tiny", "small"):
-        scales = [p for n, p in make_model(preset, CPU).backbone.named_parameters() if n.endswith(("gamma", "weight"))]
-        assert all((scale == 1).all() for scale in scales if scale.ndim == 1)
+@pytest.mark.parametrize(
+    ("backbone", "layers", "size"), [("vit_small_patch14_dinov2", (0, 1), 28), ("swinv2_tiny_window8_256", (0, 1), 64)]
+)
+def test_matches_depend_on_the_blocks(
+    backbone: str, layers: tuple[int, int], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """timm starts the scales of such blocks at 1e-5 and at 0; then wrong attention would not change a match."""
+    small = replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, image_size=size)
+    monkeypatch.setitem(PRESETS, "blocks", small)
+    model, image = make_model("blocks", CPU), torch.rand(1, 3, size, size)
+    with torch.no_grad():
+        before = model.encode(image).pooled
+        for module in model.backbone.modules():
+            if isinstance(getattr(module, "qkv", None), torch.nn.Linear):
+                module.proj.weight.zero_()
+        after = model.encode(image).pooled
+    assert torch.nn.functional.cosine_similarity(before, after).item() < 0.99
 
 
 def test_the_plain_network_is_the_same_network() -> None:

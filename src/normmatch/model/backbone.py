@@ -129,11 +129,15 @@ def make_backbone(
 
 
 def _prune(backbone: TimmBackbone) -> None:
-    """Take away what comes after the second map: it is never run."""
+    """Take away what comes after the second map: it is never run.
+
+    A ViT's last norm is for all of its maps. That of a network in stages is for the last stage alone; timm would apply
+    it to the last stage that is left, whose width is another.
+    """
     stages = backbone.net.feature_info
-    in_stages = len({stage["reduction"] for stage in stages}) > 1  # then the last norm is for the last of them alone
-    before_last = max(backbone.layers) < len(stages) - 1
-    backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=in_stages and before_last, prune_head=True)
+    in_stages = len({stage["reduction"] for stage in stages}) > 1
+    last_is_gone = max(backbone.layers) < len(stages) - 1
+    backbone.net.prune_intermediate_layers(backbone.layers, prune_norm=in_stages and last_is_gone, prune_head=True)
 
 
 def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
@@ -142,7 +146,7 @@ def vit_blocks(backbone: nn.Module) -> list[nn.Module]:
 
 
 def compiled_parts(backbone: nn.Module) -> list[nn.Module]:
-    """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code, and what is before them.
+    """What is compiled part by part: the blocks of a ViT or a SwinV2, which share their code, and the patches before.
 
     Others are compiled as a whole, and so is a SwinV2 that drops blocks in training: it does so at a rate for each, and
     code is made for a rate.

@@ -46,7 +46,7 @@ class FastNetwork:
     Args:
         model: stays as it is; in half precision a copy of its backbone is made.
         precision: of the backbone: auto, float32, bfloat16 or float16; see `choose_precision`.
-        head_precision: of everything after it. Compiled for a GPU, float32 means TF32 in matrix products.
+        head_precision: of everything after it. Compiled for a GPU, float32 means TF32 in matrix products, in both.
         compile: compile the network, and record it as CUDA graphs on a GPU. Takes a minute at the first call.
     """
 
@@ -62,7 +62,7 @@ class FastNetwork:
         if compile:
             compiled = _same_weights(self.backbone)
             if self.device.type == "cuda":
-                with suppress(ImportError):  # of triton; the compiler will say that it is missing
+                with suppress(ModuleNotFoundError):  # of triton; the compiler will say that it is missing
                     use_window_kernel(compiled)
             for part in compiled_parts(compiled):
                 part.compile(dynamic=False)
@@ -256,7 +256,7 @@ def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
     """A copy that shares the weights, each part compiled by itself."""
     compiled = _same_weights(head)
     if device.type == "cuda":
-        with suppress(ImportError):  # of triton; the compiler will say that it is missing
+        with suppress(ModuleNotFoundError):  # of triton; the compiler will say that it is missing
             from normmatch.model.sinkhorn_kernel import fused_alternate
 
             compiled.alternate = fused_alternate

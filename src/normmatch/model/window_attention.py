@@ -15,7 +15,7 @@ from timm.models.swin_transformer_v2 import WindowAttention
 from torch import Tensor, nn
 
 LARGEST_SCALE = math.log(100.0)  # of timm, and of the paper
-LARGE_WINDOW = 128  # tokens; in smaller ones a kernel of our own would have little to gain
+LARGE_WINDOW = 128  # tokens: the least for a kernel of our own, which was measured at 576
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # `attend`, or the same done faster
 
@@ -65,6 +65,7 @@ class FusedWindowAttention(WindowAttention):
     def train(self, mode: bool = True) -> Self:
         if mode:
             self.kept_bias = None  # it would go stale
+            self.attend = attend  # the kernel has no gradients
         return super().train(mode)
 
 
@@ -77,11 +78,11 @@ def use_fused_attention(net: nn.Module) -> None:
 
 def use_window_kernel(net: nn.Module) -> None:
     """Let large windows attend in one kernel: for a network that is compiled for a GPU, and not trained."""
-    from normmatch.model.window_kernel import attend_in_one
+    from normmatch.model.window_kernel import fused_attend
 
     for module in net.modules():
         if isinstance(module, FusedWindowAttention) and math.prod(module.window_size) >= LARGE_WINDOW:
-            module.attend = attend_in_one
+            module.attend = fused_attend
 
 
 @torch.no_grad()
