@@ -29,9 +29,7 @@ def compare(n: int, heads: int, windows: int, images: int, dtype: torch.dtype = 
     found = fused_attend(*(t.to(device) for t in given)).cpu()
     assert found.dtype == dtype
     exact = dtype == torch.float32 and device == "cpu"  # on a GPU it is TF32
-    close = (
-        1e-4 if exact else 0.6 if dtype == torch.bfloat16 else 0.1
-    )  # twice what roundings amount to
+    close = 1e-4 if exact else 0.6 if dtype == torch.bfloat16 else 0.1  # twice what roundings amount to
     torch.testing.assert_close(found.double(), expected, atol=close, rtol=0)
     assert (found.double() - expected).abs().mean() < close / 20
 
