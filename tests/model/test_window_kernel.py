@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from timm.models.swin_transformer_v2 import WindowAttention
 
-from normmatch.model.window_attention import attend
+from normmatch.model.backbone import make_backbone
+from normmatch.model.window_attention import attend, use_window_kernel
 
 pytest.importorskip("triton")
 
@@ -34,7 +36,27 @@ def compare(n: int, heads: int, windows: int, images: int, dtype: torch.dtype = 
     assert (found.double() - expected).abs().mean() < close / 20
 
 
+@torch.no_grad()
+def compare_network() -> None:
+    """A SwinV2 whose first two stages have windows of 256 tokens, four of them and shifted, and one."""
+    torch.manual_seed(0)
+    plain = make_backbone("swinv2_tiny_window16_256", (0, 1), 128, "random", fused=False).eval()
+    for module in plain.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.ones_(module.weight)  # timm starts those of the blocks at 0
+        if isinstance(module, WindowAttention):
+            torch.nn.init.normal_(module.cpb_mlp[2].weight)
+            torch.nn.init.normal_(module.q_bias)
+    fused = make_backbone("swinv2_tiny_window16_256", (0, 1), 128, "random").eval()
+    fused.load_state_dict(plain.state_dict())
+    use_window_kernel(fused)
+    image = torch.rand(2, 3, 128, 128)
+    for found, expected in zip(fused(image).maps, plain(image).maps, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
 def run_all() -> None:
+    compare_network()
     compare(64, 2, 1, 2)
     compare(128, 1, 2, 1)  # blocks that fill a window
     compare(144, 2, 3, 2)  # and some that do not
