@@ -20,6 +20,7 @@ from normmatch.model import spline
 from normmatch.model.backbone import compiled_parts, make_backbone
 from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
 from normmatch.model.window_attention import FusedWindowAttention, attend, keep_biases, use_window_kernel
+from tests.swin import wake
 
 HEAD_PARTS = 4  # what is gathered at the keypoints, spline convolutions, a layer for all of them, the assignment
 SIZE = 64
@@ -190,17 +191,6 @@ def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch:
 
 
 # ----------------------------------------------------------------------------------------------------- window attention
-
-
-def wake(backbone: torch.nn.Module) -> None:
-    """timm starts the norms that end SwinV2's blocks at 0, as if there were none, and position biases all alike."""
-    for module in backbone.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            torch.nn.init.ones_(module.weight)
-        if isinstance(module, WindowAttention):
-            torch.nn.init.normal_(module.q_bias)
-            torch.nn.init.normal_(module.logit_scale, 3.0, 0.3)
-            torch.nn.init.normal_(module.cpb_mlp[2].weight)
 
 
 def swin(fused: bool) -> Any:

@@ -1,14 +1,10 @@
 """Sinkhorn's rounds as one kernel give what they give as many: through Triton's interpreter, and on a GPU."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from normmatch.model.assignment import Alternate, alternate, log_sinkhorn
+from tests.interpreter import run_interpreted
 
 pytest.importorskip("triton")
 
@@ -41,10 +37,7 @@ def run_all(device: str) -> None:
 
 
 def test_one_kernel_is_many_in_the_interpreter() -> None:
-    """In a process of its own: Triton asks once, when it is imported, whether to interpret."""
-    code = "import runpy, sys; runpy.run_path(sys.argv[1])['run_all']('cpu')"
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", code, str(Path(__file__))], env=environment, check=True)
+    run_interpreted(__file__)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
