@@ -128,6 +128,17 @@ def test_names_stand_at_both_ends() -> None:
     }
 
 
+def test_points_of_the_second_image_keep_names_of_their_own() -> None:
+    """So that a wrong match does not look right."""
+    figure, names = two_images(), ["nose", "ear", "tail"]
+    others = [f"point {j}" for j in range(len(KEYPOINTS1))]
+    viz.plot_matches(figure, KEYPOINTS0, KEYPOINTS1, MATCHES, names=names, names1=others)
+    right = viz._panels(figure, 2)[1]
+    assert {text.get_text(): tuple(text.xy) for text in right.texts} == dict(
+        zip(others, map(tuple, KEYPOINTS1), strict=True)
+    )
+
+
 def test_many_points_are_drawn_finer() -> None:
     widths, dots, sizes = [], [], []
     for count in (3, 60):

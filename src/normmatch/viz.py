@@ -77,6 +77,7 @@ def plot_matches(
     scores: Array | None = None,
     truth: Array | None = None,
     names: Sequence[str] | None = None,
+    names1: Sequence[str] | None = None,
 ) -> None:
     """Join the matched keypoints of the two images of a figure.
 
@@ -87,7 +88,8 @@ def plot_matches(
         matches0: (M,) index into keypoints1, -1 where a keypoint is unmatched.
         scores: (M,) in [0, 1]; they colour the lines where the truth is not known.
         truth: (M,) as matches0; right matches become green, wrong ones red and dashed.
-        names: M names of keypoints0; a keypoint of the second image gets the name that it is matched with.
+        names: M names of keypoints0.
+        names1: N names of keypoints1; without them a keypoint there gets the name that it is matched with.
     """
     from matplotlib.patches import ConnectionPatch
     from matplotlib.patheffects import withStroke
@@ -96,6 +98,7 @@ def plot_matches(
     points0, points1 = _points(keypoints0, "keypoints0"), _points(keypoints1, "keypoints1")
     matches = _indices(matches0, "matches0", len(points0), len(points1))
     _check_count("names", names, len(points0), "keypoints")
+    _check_count("names1", names1, len(points1), "keypoints")
     colors, dashed = _line_colors(figure, matches, scores, truth, len(points1))
     matched = np.flatnonzero(matches >= 0)
     _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
@@ -111,6 +114,9 @@ def plot_matches(
         figure.add_artist(line)
     if names is not None:
         _labels(left, points0, names, left=True)
+    if names1 is not None:
+        _labels(right, points1, names1, left=False)
+    elif names is not None:
         _labels(right, points1[matches[matched]], [names[i] for i in matched.tolist()], left=False)
 
 

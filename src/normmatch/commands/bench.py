@@ -105,7 +105,7 @@ def model(
             print(f"{preset}: {line(row)}", file=sys.stderr, flush=True)  # compilers take long
             if out is not None:
                 write(rows, where, out)
-    if out is not None:
+    if out is not None and any(row["what"] in ("head", "batch") for row in rows):
         plot(rows, out / "speed.png")
     print(markdown(rows, where))
 

@@ -142,4 +142,6 @@ def _check_needed(
             f"{name} in {root} has too few objects for a validation split; "
             f"expected at least two images more of a class{way_out}."
         )
-    raise DataError(f"{name} in {root} has no objects for the split {missing[0]!r}; it has {', '.join(splits)}.")
+    raise DataError(
+        f"{name} in {root} has no objects for the split {missing[0]!r}; it has {', '.join(splits)} (--split)."
+    )

@@ -53,8 +53,8 @@ def print_matches(first: PointSet, second: PointSet, result: Result) -> None:
     if count > TABLE_ROWS:
         console.print(f"... and {count - TABLE_ROWS:,} points more; --json writes them all")
     console.print(f"{len(result['matches']):,} of {count:,} points have a partner")
-    shared = set(first.names) & set(second.names)
-    right = sum(first.names[i] == second.names[j] for i, j in result["matches"].tolist())
+    shared = {name for name in first.names if name in second.names and not name.isdecimal()}  # 0, 1 ... are no names
+    right = sum(first.names[i] == second.names[j] in shared for i, j in result["matches"].tolist())
     if shared:
         console.print(f"{right:,} of the {len(shared):,} points with a namesake were matched with it")
 
@@ -66,7 +66,7 @@ def draw_matches(path: Path, first: PointSet, second: PointSet, result: Result) 
     (small0, points0), (small1, points1) = _shrunk(first), _shrunk(second)
     figure = viz.plot_images([small0, small1])
     scores = result["matching_scores0"]
-    viz.plot_matches(figure, points0, points1, result["matches0"], scores, names=first.names)
+    viz.plot_matches(figure, points0, points1, result["matches0"], scores, names=first.names, names1=second.names)
     viz.save_plot(figure, path)
 
 
