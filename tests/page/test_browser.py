@@ -46,11 +46,19 @@ class Page:
         self.browser.get(address)
         self.wait(lambda: self.one("body").get_attribute("data-ready"))
 
+    def settle(self) -> None:
+        """Wait until every change is drawn: the page draws once a frame, not at once."""
+        self.browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+
     def one(self, selector: str) -> Any:
+        self.settle()
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
-    def all(self, selector: str) -> list[Any]:
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+    def texts(self, selector: str) -> list[str]:
+        """The text of each such element, of one moment: links and rows are made anew whenever the page draws."""
+        self.settle()
+        script = "return Array.from(document.querySelectorAll(arguments[0]), (found) => found.textContent)"
+        return self.browser.execute_script(script, selector)
 
     def wait(self, condition: Callable[[], Any]) -> Any:
         return WebDriverWait(self.browser, 60, poll_frequency=0.05).until(lambda _: condition())
@@ -59,24 +67,22 @@ class Page:
         return self.one(f".side[data-side='{side}'] {selector}")
 
     def rect(self, selector: str, index: int = 0) -> dict[str, float]:
-        """The middle and size of an element on the screen, once all changes are drawn.
+        """The middle and size of an element on the screen.
 
         The overlay is drawn anew at every change, so its elements cannot be held.
         """
-        script = """const [selector, index, done] = arguments;
-            requestAnimationFrame(() => setTimeout(() => {
-                const found = document.querySelectorAll(selector)[index]?.getBoundingClientRect();
-                const {x, y, width, height} = found ?? {};
-                done(found && {x: x + width / 2, y: y + height / 2, width, height});
-            }));"""
-        found = self.browser.execute_async_script(script, selector, index)
+        script = """const [selector, index] = arguments;
+            const found = document.querySelectorAll(selector)[index]?.getBoundingClientRect();
+            const {x, y, width, height} = found ?? {};
+            return found && {x: x + width / 2, y: y + height / 2, width, height};"""
+        self.settle()
+        found = self.browser.execute_script(script, selector, index)
         assert found, f"there is no {selector} number {index}"
         return found
 
     def count(self, side: int) -> int:
         """How many points a side has."""
-        self.browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
-        return len(self.all(f"#overlay .point[data-side='{side}']"))
+        return len(self.texts(f"#overlay .point[data-side='{side}']"))
 
     def over(self, selector: str, index: int = 0) -> ActionChains:
         """The pointer in the middle of an element, for what follows."""
@@ -147,7 +153,7 @@ def test_from_a_sample_to_the_files(page: Page) -> None:
     page.choose_sample(1, "cub", "762 x 787")
     assert page.count(1) == 6
     page.match()
-    assert len(page.all("#overlay .link")) == len(page.all("#table tbody tr")) == 6
+    assert len(page.texts("#overlay .link")) == len(page.texts("#table tbody tr")) == 6
     assert "Matched in" in page.one("#status").text
     assert page.one("#matrix").size["width"] > 100
 
@@ -165,15 +171,15 @@ def test_from_a_sample_to_the_files(page: Page) -> None:
         assert picture.width > picture.height > 600
 
     page.slide(0.9)  # the network knows nothing: all of its scores are low
-    page.wait(lambda: not page.all("#overlay .link"))
-    assert len(page.all("#table tr.weak")) == 6
+    page.wait(lambda: not page.texts("#overlay .link"))
+    assert len(page.texts("#table tr.weak")) == 6
     assert page.one("#shown").text == "0 of 6 points"
     page.slide(0)
-    page.wait(lambda: len(page.all("#overlay .link")) == 6)
+    page.wait(lambda: len(page.texts("#overlay .link")) == 6)
 
     page.one(".switch").click()  # one-to-one matches again by itself
-    page.wait(lambda: page.one("#results").is_displayed() and len(page.all("#overlay .link")) == 6)
-    names = [row.find_elements(By.TAG_NAME, "td")[1].text for row in page.all("#table tbody tr")]
+    page.wait(lambda: page.one("#results").is_displayed() and len(page.texts("#overlay .link")) == 6)
+    names = page.texts("#table tbody td:nth-child(2)")
     assert len(set(names)) == 6
 
 
@@ -209,7 +215,7 @@ def test_points_are_placed_moved_named_and_deleted(page: Page) -> None:
     page.one("body").send_keys(Keys.CONTROL, "z")
     page.wait(lambda: page.count(0) == 2)
     page.match()
-    assert {row.find_element(By.TAG_NAME, "td").text for row in page.all("#table tbody tr")} == {"tip", "3"}
+    assert set(page.texts("#table tbody td:first-child")) == {"tip", "3"}
 
     page.click_at(1, 0, 100)  # what was matched is no longer what is shown
     page.wait(lambda: not page.one("#results").is_displayed())
@@ -217,7 +223,7 @@ def test_points_are_placed_moved_named_and_deleted(page: Page) -> None:
 
 def test_a_box_is_drawn_and_changed(page: Page) -> None:
     page.side(1, ".clear").click()
-    assert page.all("#overlay .box[data-side='1']") == []
+    assert page.texts("#overlay .box[data-side='1']") == []
     page.side(1, ".box").click()
     drawing = page.actions().move_to_element_with_offset(page.side(1, ".frame"), -100, -80).click_and_hold()
     drawing.move_by_offset(180, 150).release().perform()
@@ -299,7 +305,7 @@ def test_two_people_at_once(page: Page, address: str, tmp_path: Path) -> None:
         other.one("#match").click()
         for person, count, name in ((page, 6, "Nose"), (other, 10, "SeatBase")):
             person.wait(lambda person=person: person.one("#results").is_displayed())
-            assert len(person.all("#table tbody tr")) == count
+            assert len(person.texts("#table tbody tr")) == count
             assert name in person.one("#table").text
         page.browser.refresh()  # a new visit begins anew
         page.wait(lambda: page.one("body").get_attribute("data-ready"))
