@@ -1,18 +1,20 @@
 """Thousands of pairs: the same results however they are computed, resumed where a run stopped, bad pairs listed."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from normmatch.errors import DataError
+from normmatch.errors import DataError, InputError
 from normmatch.io import locked
 from normmatch.photographs import many
 from normmatch.photographs.many import Summary, match_list
 from normmatch.photographs.matcher import Matcher
 from normmatch.photographs.options import MatchOptions
+from normmatch.photographs.torch_backend import TorchBackend
 from tests.photographs.scene import points, write_scene
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
@@ -43,15 +45,13 @@ def results(scene: Path) -> list[dict[str, Any]]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The numbers of pairs that are matched from now on."""
     seen: list[int] = []
-    match_batch = Matcher.match_batch
+    match_views = Matcher.match_views
 
     def counted(self: Matcher, pairs: Any, **options: Any) -> Any:
-        pairs = list(pairs)
-        found = match_batch(self, pairs, **options)
         seen.append(len(pairs))
-        return found
+        return match_views(self, pairs, **options)
 
-    monkeypatch.setattr(Matcher, "match_batch", counted)
+    monkeypatch.setattr(Matcher, "match_views", counted)
     return seen
 
 
@@ -87,18 +87,74 @@ def test_a_run_that_was_killed_goes_on(scene: Path, batches: list[int]) -> None:
 
 def test_an_interrupt_keeps_what_is_done(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        run_chunk = many.run_chunk
+        match_views = Matcher.match_views
+        calls: list[int] = []
 
-        def interrupted(matcher: Matcher, tasks: Any, options: Any) -> Any:
-            if tasks[0]["row"] == 2:
+        def interrupted(self: Matcher, pairs: Any, **options: Any) -> Any:
+            calls.append(len(pairs))
+            if len(calls) == 2:
                 raise KeyboardInterrupt
-            return run_chunk(matcher, tasks, options)
+            return match_views(self, pairs, **options)
 
-        patch.setattr(many, "run_chunk", interrupted)
+        patch.setattr(Matcher, "match_views", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(scene)
     assert [record["row"] for record in results(scene)] == [0, 1]
     assert run(scene).matched == 5
+
+
+def test_an_image_is_read_and_encoded_once(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it stands in the list, if its box is the same."""
+    read: list[str] = []
+    encoded: list[int] = []
+    make_square, encode = many.make_square, TorchBackend.encode
+
+    def counted_square(image: str, *arguments: Any) -> Any:
+        read.append(Path(image).name)
+        return make_square(image, *arguments)
+
+    def counted_encode(self: TorchBackend, images: Any) -> Any:
+        encoded.append(len(images))
+        return encode(self, images)
+
+    monkeypatch.setattr(many, "make_square", counted_square)
+    monkeypatch.setattr(many, "ahead", lambda look, tasks, _: map(look, tasks))  # two threads may read it at once
+    monkeypatch.setattr(TorchBackend, "encode", counted_encode)
+    run(scene)
+    assert sorted(read) == ["0.png", "1.png", "2.png", "3.png"]
+    assert sum(encoded) == 3  # the fourth has no points
+
+
+def test_images_are_read_while_the_network_works(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = threading.Event()
+    make_square, match_views = many.make_square, Matcher.match_views
+
+    def reported(image: str, *arguments: Any) -> Any:
+        square = make_square(image, *arguments)
+        if Path(image).name == "3.png":  # of the second two pairs
+            later.set()
+        return square
+
+    def waiting(self: Matcher, pairs: Any, **options: Any) -> Any:
+        assert later.wait(20)
+        return match_views(self, pairs, **options)
+
+    monkeypatch.setattr(many, "make_square", reported)
+    monkeypatch.setattr(Matcher, "match_views", waiting)
+    assert run(scene).matched == 5
+
+
+def test_a_pair_that_the_network_refuses(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    match_views = Matcher.match_views
+
+    def refusing(self: Matcher, pairs: Any, **options: Any) -> Any:
+        if any(len(second.keypoints) == 6 for _, second in pairs):  # rows 1 and 4
+            raise InputError("too much")
+        return match_views(self, pairs, **options)
+
+    monkeypatch.setattr(Matcher, "match_views", refusing)
+    assert [(record["row"], record["error"]) for record in run(scene).failed] == [(1, "too much"), (4, "too much")]
+    assert [record["row"] for record in results(scene)] == [0, 2, 3]
 
 
 def test_a_bad_pair_is_skipped_listed_and_tried_again(scene: Path) -> None:

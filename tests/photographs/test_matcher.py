@@ -173,6 +173,14 @@ def test_match_many_sees_each_image_once(matcher: Matcher, monkeypatch: pytest.M
         matcher.match_many(images, keypoints[:3])
 
 
+def test_of_many_an_image_given_twice_is_encoded_once(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = count_images(monkeypatch)
+    images = [photograph(i) for i in (*range(9), 0)]  # more than go through the backbone together
+    results = Matcher(model, device="cpu", cache=0).match_many(images, [points(0, 3)] * 10, min_score=0)
+    assert sum(seen) == 9
+    np.testing.assert_allclose(results[1, 9]["similarity"], results[0, 1]["similarity"].T, atol=1e-4)
+
+
 def test_encoded_images_are_remembered_by_content(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = count_images(monkeypatch)
     matcher = Matcher(model, device="cpu", cache=2)

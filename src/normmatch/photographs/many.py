@@ -7,6 +7,7 @@ out/failed.jsonl     the pairs that could not be matched, and why; they are trie
 out/run.json         what was asked for: a run that asks for something else is refused
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,15 +23,19 @@ from normmatch.data.workers import show_progress
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.io import locked, whole_file, write_json, write_text, writing
-from normmatch.photographs.matcher import PAIR_BATCH, Matcher, Pair
+from normmatch.photographs.ahead import ahead
+from normmatch.photographs.matcher import PAIR_BATCH, Matcher, chunks
 from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
 from normmatch.photographs.report import make_record
+from normmatch.photographs.views import View, make_square, place
 
+REMEMBERED = 400  # images of a list that are neither read nor encoded again: a gigabyte, in all presets about the same
 MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
 Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
 Record = dict[str, Any]
+Seen = tuple[Task, tuple[View, View]]  # a pair whose images were read
 Engine = Literal["local", "ray"]
 Format = Literal["jsonl", "parquet"]
 
@@ -85,29 +90,44 @@ def match_list(
     return Summary(len(tasks) - len(failed), tuple(failed))
 
 
-def run_chunk(matcher: Matcher, tasks: Sequence[Task], options: MatchOptions) -> list[Record]:
-    """Match a few pairs together; a pair that cannot be matched becomes a record with its `error`."""
-    records = [task for task in tasks if "error" in task]
-    tasks = [task for task in tasks if "error" not in task]
-    try:
-        records += _matched(matcher, tasks, options)
-    except NormMatchError as error:
-        if len(tasks) == 1:
-            records.append(_failure(tasks[0], error))
-        else:  # whose is it?
-            records += [record for task in tasks for record in run_chunk(matcher, [task], options)]
-    return sorted(records, key=lambda record: record["row"])
+def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) -> Iterator[Record]:
+    """Match pairs, some at a time, while the images of the next are read.
+
+    The records come in the order of the tasks; a pair that cannot be matched becomes a record with its `error`.
+    """
+    size = matcher.backend.image_size
+    read = functools.lru_cache(matcher.cache)(lambda image, box: make_square(image, box, size, ""))
+
+    def view(task: Task, side: str) -> View:
+        box = task[f"box{side}"]
+        square = read(task[f"image{side}"], None if box is None else tuple(box))
+        return place(task[f"keypoints{side}"], square)
+
+    def look(task: Task) -> Record | Seen:
+        try:
+            return task if "error" in task else (task, (view(task, "0"), view(task, "1")))
+        except NormMatchError as error:
+            return _failure(task, error)
+
+    for some in chunks(ahead(look, tasks, PAIR_BATCH), PAIR_BATCH):
+        records = [item for item in some if isinstance(item, dict)]
+        records += _matched(matcher, [item for item in some if not isinstance(item, dict)], options)
+        yield from sorted(records, key=lambda record: record["row"])
 
 
 def _failure(task: Task, error: NormMatchError) -> Record:
     return {key: task[key] for key in ("row", "image0", "image1")} | {"error": str(error)}
 
 
-def _matched(matcher: Matcher, tasks: Sequence[Task], options: MatchOptions) -> list[Record]:
-    pairs = [Pair(*(task[key] for key in Pair._fields)) for task in tasks]
-    results = matcher.match_batch(pairs, **options.choice())
+def _matched(matcher: Matcher, seen: Sequence[Seen], options: MatchOptions) -> list[Record]:
+    try:
+        results = matcher.match_views([views for _, views in seen], **options.choice())
+    except NormMatchError as error:
+        if len(seen) == 1:
+            return [_failure(seen[0][0], error)]
+        return [record for one in seen for record in _matched(matcher, [one], options)]  # whose is it?
     records = []
-    for task, result in zip(tasks, results, strict=True):
+    for (task, _), result in zip(seen, results, strict=True):
         first, second = (_point_set(task, side) for side in "01")
         records.append({"row": task["row"], **make_record(first, second, result)})
     return records
@@ -141,15 +161,11 @@ def _tasks(pairs: Path, keypoints: Path) -> list[Task]:
 
 
 def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: int | None) -> Iterator[Record]:
-    chunks = [tasks[i : i + PAIR_BATCH] for i in range(0, len(tasks), PAIR_BATCH)]
     if engine == "ray":
         from normmatch.photographs.ray_engine import run_with_ray
 
-        yield from run_with_ray(chunks, options, workers)
-        return
-    matcher = options.open()
-    for chunk in chunks:
-        yield from run_chunk(matcher, chunk, options)
+        return run_with_ray(list(chunks(tasks, PAIR_BATCH)), options, workers)
+    return run_tasks(options.open(REMEMBERED), tasks, options)
 
 
 def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:

@@ -135,12 +135,21 @@ class Matcher:
         A pair is (image0, image1, keypoints0, keypoints1), and may go on with box0 and box1.
         """
         options = self._options(one_to_one, mutual, min_score)
-        results: list[Result] = []
-        for views in _chunks(ahead(self._views, (Pair(*pair) for pair in pairs), PAIR_BATCH), PAIR_BATCH):
-            needed = [view for pair in views if all(len(v.keypoints) for v in pair) for view in pair]
-            features = self._encode(needed)
-            results += self._match(views, features, options)
-        return results
+        views = ahead(self._views, (Pair(*pair) for pair in pairs), PAIR_BATCH)
+        return [result for chunk in chunks(views, PAIR_BATCH) for result in self.match_views(chunk, **options)]
+
+    def match_views(
+        self,
+        pairs: Sequence[tuple[View, View]],
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> list[Result]:
+        """Match pairs, PAIR_BATCH or fewer, whose images were read before; see `views.py`."""
+        options = self._options(one_to_one, mutual, min_score)
+        needed = [view for pair in pairs if all(len(v.keypoints) for v in pair) for view in pair]
+        return self._match(pairs, self._encode(needed), options)
 
     def match_many(
         self,
@@ -160,15 +169,15 @@ class Matcher:
                 "expected as many of each."
             )
         options = self._options(one_to_one, mutual, min_score)
-        size = self.backend.image_size
-        views = [
-            make_view(image, xy, box, size, f"image {i}")
-            for i, (image, xy, box) in enumerate(zip(images, keypoints, boxes, strict=True))
-        ]
-        features = self._encode(views)
+        views: list[View] = []
+        features: dict[bytes, Any] = {}
+        given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
+        for some in chunks(ahead(lambda item: self._view(*item), given, ENCODE_BATCH), ENCODE_BATCH):
+            views += some
+            features |= self._encode([view for view in some if view.key not in features])
         indices = list(itertools.combinations(range(len(views)), 2))
         results: dict[tuple[int, int], Result] = {}
-        for chunk in _chunks(indices, PAIR_BATCH):
+        for chunk in chunks(indices, PAIR_BATCH):
             found = self._match([(views[i], views[j]) for i, j in chunk], features, options)
             results.update(zip(chunk, found, strict=True))
         return results
@@ -180,18 +189,20 @@ class Matcher:
         return {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
 
     def _views(self, pair: Pair) -> tuple[View, View]:
-        size = self.backend.image_size
         return (
-            make_view(pair.image0, pair.keypoints0, pair.box0, size, "image0"),
-            make_view(pair.image1, pair.keypoints1, pair.box1, size, "image1"),
+            self._view(pair.image0, pair.keypoints0, pair.box0, "image0"),
+            self._view(pair.image1, pair.keypoints1, pair.box1, "image1"),
         )
+
+    def _view(self, image: Any, keypoints: Any, box: Any, name: str) -> View:
+        return make_view(image, keypoints, box, self.backend.image_size, name)
 
     def _encode(self, views: Iterable[View]) -> dict[bytes, Any]:
         """The features of the views by their keys; those that are remembered do not go through the backbone again."""
         wanted = {view.key: view for view in views}
         with self._lock:
             features = {key: self._encoded[key] for key in wanted if key in self._encoded}
-        for chunk in _chunks((view for key, view in wanted.items() if key not in features), ENCODE_BATCH):
+        for chunk in chunks((view for key, view in wanted.items() if key not in features), ENCODE_BATCH):
             found = self.backend.encode(np.stack([view.pixels for view in chunk]))
             features.update(zip((view.key for view in chunk), found, strict=True))
         with self._lock:
@@ -276,7 +287,8 @@ def _padded(count: int) -> int:
     return -(-count // 8) * 8  # few shapes, so torch.compile is calm
 
 
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items in lists of `size`, the last of what is left; none is taken before it is asked for."""
     iterator = iter(items)
     while chunk := list(itertools.islice(iterator, size)):
         yield chunk

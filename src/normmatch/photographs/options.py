@@ -27,11 +27,11 @@ class MatchOptions:
     min_score: Score = None
     """a match with a lower score, from 0 to 1, is none; the network's calibrated one if not given"""
 
-    def open(self) -> "Matcher":
-        """The network."""
-        from normmatch.photographs.matcher import PAIR_BATCH, Matcher
+    def open(self, cache: int = 32) -> "Matcher":
+        """The network, which remembers `cache` images."""
+        from normmatch.photographs.matcher import Matcher
 
-        return Matcher(self.weights, device=self.device, backend=self.backend, cache=2 * PAIR_BATCH)
+        return Matcher(self.weights, device=self.device, backend=self.backend, cache=cache)
 
     def choice(self) -> dict[str, Any]:
         """The options of `Matcher.match`."""

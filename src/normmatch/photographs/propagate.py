@@ -5,7 +5,7 @@ keypoints' scores, and `keypoint_scores`, one for each name, as well; a keypoint
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from normmatch.data.layout import image_files, upright_size
 from normmatch.data.workers import show_progress
 from normmatch.errors import DataError
 from normmatch.io import write_json, writing
-from normmatch.photographs.many import Record, Task, run_chunk
-from normmatch.photographs.matcher import PAIR_BATCH
+from normmatch.photographs.many import Record, Task, run_tasks
 from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import PointIndex, PointSet, read_points
 from normmatch.photographs.report import DIGITS
@@ -56,7 +55,7 @@ def propagate(
     if not found:
         raise DataError(f"{candidates} has no candidates for the {len(files):,} images in {images}.")
     tasks = [_task(row, model, file, item) for row, (file, item) in enumerate(found)]
-    records = list(show_progress(_run(tasks, options), len(tasks), 0, progress, "images"))
+    records = list(show_progress(run_tasks(options.open(), tasks, options), len(tasks), 0, progress, "images"))
     failed = tuple(record["error"] for record in records if "error" in record)
     if len(failed) == len(records):
         raise DataError(f"No image could be matched: {failed[0]}")
@@ -94,12 +93,6 @@ def _task(row: int, model: PointSet, file: Path, item: PointSet) -> Task:
     for side, points in (("0", model), ("1", item)):
         task |= {f"names{side}": points.names, f"keypoints{side}": points.keypoints.tolist()}
     return task
-
-
-def _run(tasks: Sequence[Task], options: MatchOptions) -> Iterator[Record]:
-    matcher = options.open()
-    for start in range(0, len(tasks), PAIR_BATCH):
-        yield from run_chunk(matcher, tasks[start : start + PAIR_BATCH], options)
 
 
 def _coco(model: PointSet, images: Path, matched: Sequence[tuple[Path, PointSet, Record]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from normmatch.errors import ConfigError
-from normmatch.photographs.many import Record, Task, run_chunk
+from normmatch.photographs.many import Record, Task, run_tasks
 from normmatch.photographs.options import MatchOptions
 
 MAX_BLOCKS = 1000  # of the list of pairs: what is handed to the workers at a time
@@ -24,7 +24,7 @@ class _Worker:
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
         chunks = [json.loads(chunk) for chunk in batch["chunk"]]
-        return {"records": [json.dumps(run_chunk(self.matcher, chunk, self.options)) for chunk in chunks]}
+        return {"records": [json.dumps(list(run_tasks(self.matcher, chunk, self.options))) for chunk in chunks]}
 
 
 def run_with_ray(chunks: Sequence[Sequence[Task]], options: MatchOptions, workers: int | None) -> Iterator[Record]:

@@ -19,8 +19,18 @@ EXPECTED = "a path, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Square:
     """An image, or its box, as the network sees it."""
+
+    pixels: np.ndarray  # (3, S, S) uint8
+    key: bytes  # tells equal pixels
+    crop: Box  # what it shows, in pixels of the image
+    name: str  # what messages call the image
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A square with keypoints."""
 
     pixels: np.ndarray  # (3, S, S) uint8
     keypoints: np.ndarray  # (N, 2) float32, in pixels of the square
@@ -28,22 +38,32 @@ class View:
 
 
 def make_view(image: Any, keypoints: Any, box: Any, size: int, name: str) -> View:
-    """Crop and resize an image to a square of `size` pixels, and move its keypoints along.
+    """Crop and resize an image to a square of `size` pixels, and move its keypoints along; see the two steps."""
+    return place(keypoints, make_square(image, box, size, name))
+
+
+def make_square(image: Any, box: Any, size: int, name: str) -> Square:
+    """Crop and resize an image to a square of `size` pixels.
 
     Args:
         image: what `load_image` takes.
-        keypoints: (N, 2) xy in pixels of the upright image; an array, a tensor or a list; may be empty.
-        box: xmin, ymin, width and height of the object in the same pixels, or None for the whole image.
+        box: xmin, ymin, width and height of the object in pixels of the upright image, or None for the whole image.
         size: side of the square.
         name: what messages call the image; a file is called by its path.
     """
     name = str(image) if isinstance(image, str | Path) else name
     array = load_image(image, name)
     crop = _crop(box, (array.shape[1], array.shape[0]), name)
-    points = _points(keypoints, crop, name)
     square = np.asarray(resize_crop(Image.fromarray(array), crop, (size, size)))  # (S, S, 3)
     pixels = np.ascontiguousarray(square.transpose(2, 0, 1))  # (3, S, S)
-    return View(pixels, crop_keypoints(points, crop, (size, size)), hashlib.blake2b(pixels.data).digest())
+    return Square(pixels, hashlib.blake2b(pixels.data).digest(), crop, name)
+
+
+def place(keypoints: Any, square: Square) -> View:
+    """Move keypoints along with their image: (N, 2) xy in its pixels; an array, a tensor or a list; may be empty."""
+    points = _points(keypoints, square.crop, square.name)
+    size = square.pixels.shape[2], square.pixels.shape[1]
+    return View(square.pixels, crop_keypoints(points, square.crop, size), square.key)
 
 
 def load_image(image: Any, name: str = "image") -> np.ndarray:
