@@ -19,20 +19,20 @@ def test_keypoints_move_with_the_pixels() -> None:
     image = IMAGE.copy()
     image[20, 30] = 255
     view = make_view(image, [[30.5, 20.5], [0, 0], [60, 40]], None, 120, "image")
-    assert view.pixels.shape == (3, 120, 120)
+    assert view.square.pixels.shape == (3, 120, 120)
     np.testing.assert_allclose(view.keypoints, [[61, 61.5], [0, 0], [120, 120]])
-    brightest = np.argwhere(view.pixels[0] == view.pixels[0].max()).mean(0)[::-1] + 0.5
+    brightest = np.argwhere(view.square.pixels[0] == view.square.pixels[0].max()).mean(0)[::-1] + 0.5
     np.testing.assert_allclose(brightest, view.keypoints[0], atol=0.6)
     boxed = make_view(image, [[30.5, 20.5]], (20, 10, 20, 20), 120, "image")
     np.testing.assert_allclose(boxed.keypoints, [[63, 63]])
-    brightest = np.argwhere(boxed.pixels[0] == boxed.pixels[0].max()).mean(0)[::-1] + 0.5
+    brightest = np.argwhere(boxed.square.pixels[0] == boxed.square.pixels[0].max()).mean(0)[::-1] + 0.5
     np.testing.assert_allclose(brightest, [63, 63], atol=0.6)
 
 
 def test_a_box_is_clipped_to_the_image() -> None:
     whole, larger = (make_view(IMAGE, [[6, 4]], box, 32, "image") for box in (None, (-10, -10, 100, 100)))
     np.testing.assert_array_equal(whole.keypoints, larger.keypoints)
-    assert whole.key == larger.key
+    assert whole.square.key == larger.square.key
 
 
 def test_grey_and_transparent_images() -> None:
@@ -113,7 +113,7 @@ def test_a_pil_image_that_is_cut_off(tmp_path: Path) -> None:
 def test_a_wide_image_is_matched_in_bounded_memory() -> None:
     view = make_view(np.broadcast_to(np.uint8(7), (100, 40_000, 3)), [[39_999, 50]], None, 32, "image")
     np.testing.assert_allclose(view.keypoints, [[32, 16]], atol=0.01)
-    assert (view.pixels == 7).all()
+    assert (view.square.pixels == 7).all()
 
 
 def test_messages_name_the_file(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from normmatch.photographs.matcher import PAIR_BATCH, Matcher, chunks
 from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
 from normmatch.photographs.report import make_record
-from normmatch.photographs.views import View, make_square, place
+from normmatch.photographs.views import View, make_square, place_points
 
 REMEMBERED = 400  # images of a list that are neither read nor encoded again: a gigabyte, in all presets about the same
 MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
@@ -101,7 +101,7 @@ def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) ->
     def view(task: Task, side: str) -> View:
         box = task[f"box{side}"]
         square = read(task[f"image{side}"], None if box is None else tuple(box))
-        return place(task[f"keypoints{side}"], square)
+        return place_points(task[f"keypoints{side}"], square)
 
     def look(task: Task) -> Record | Seen:
         try:

@@ -174,7 +174,7 @@ class Matcher:
         given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
         for some in chunks(ahead(lambda item: self._view(*item), given, ENCODE_BATCH), ENCODE_BATCH):
             views += some
-            features |= self._encode([view for view in some if view.key not in features])
+            features |= self._encode([view for view in some if view.square.key not in features])
         indices = list(itertools.combinations(range(len(views)), 2))
         results: dict[tuple[int, int], Result] = {}
         for chunk in chunks(indices, PAIR_BATCH):
@@ -199,12 +199,12 @@ class Matcher:
 
     def _encode(self, views: Iterable[View]) -> dict[bytes, Any]:
         """The features of the views by their keys; those that are remembered do not go through the backbone again."""
-        wanted = {view.key: view for view in views}
+        wanted = {view.square.key: view.square for view in views}
         with self._lock:
             features = {key: self._encoded[key] for key in wanted if key in self._encoded}
-        for chunk in chunks((view for key, view in wanted.items() if key not in features), ENCODE_BATCH):
-            found = self.backend.encode(np.stack([view.pixels for view in chunk]))
-            features.update(zip((view.key for view in chunk), found, strict=True))
+        for chunk in chunks((square for key, square in wanted.items() if key not in features), ENCODE_BATCH):
+            found = self.backend.encode(np.stack([square.pixels for square in chunk]))
+            features.update(zip((square.key for square in chunk), found, strict=True))
         with self._lock:
             for key in wanted:
                 self._encoded[key] = features[key]
@@ -227,7 +227,7 @@ class Matcher:
                 for side in (0, 1)
                 for key, value in pad_points([pair[side].keypoints for pair in chosen], n).items()
             }
-            features0, features1 = ([features[pair[side].key] for pair in chosen] for side in (0, 1))
+            features0, features1 = ([features[pair[side].square.key] for pair in chosen] for side in (0, 1))
             similarity, log_assignment = self.backend.match(features0, features1, points)
             for row, i in enumerate(batch):
                 m, k = counts[i]

@@ -32,14 +32,13 @@ class Square:
 class View:
     """A square with keypoints."""
 
-    pixels: np.ndarray  # (3, S, S) uint8
+    square: Square
     keypoints: np.ndarray  # (N, 2) float32, in pixels of the square
-    key: bytes  # tells equal pixels
 
 
 def make_view(image: Any, keypoints: Any, box: Any, size: int, name: str) -> View:
     """Crop and resize an image to a square of `size` pixels, and move its keypoints along; see the two steps."""
-    return place(keypoints, make_square(image, box, size, name))
+    return place_points(keypoints, make_square(image, box, size, name))
 
 
 def make_square(image: Any, box: Any, size: int, name: str) -> Square:
@@ -59,11 +58,11 @@ def make_square(image: Any, box: Any, size: int, name: str) -> Square:
     return Square(pixels, hashlib.blake2b(pixels.data).digest(), crop, name)
 
 
-def place(keypoints: Any, square: Square) -> View:
+def place_points(keypoints: Any, square: Square) -> View:
     """Move keypoints along with their image: (N, 2) xy in its pixels; an array, a tensor or a list; may be empty."""
     points = _points(keypoints, square.crop, square.name)
-    size = square.pixels.shape[2], square.pixels.shape[1]
-    return View(square.pixels, crop_keypoints(points, square.crop, size), square.key)
+    _, height, width = square.pixels.shape
+    return View(square, crop_keypoints(points, square.crop, (width, height)))
 
 
 def load_image(image: Any, name: str = "image") -> np.ndarray:
