@@ -53,7 +53,8 @@ def show_progress(
         task, drawn = bar.add_task("", total=total, completed=done, rate=""), 0.0
         for result in results:
             yield result
-            bar.update(task, advance=1, rate=f"{bar.tasks[0].speed or 0:.0f} {unit}/s")
+            speed = bar.tasks[0].speed  # not known before there are two of them
+            bar.update(task, advance=1, rate=f"{speed:,.{speed < 10:d}f} {unit}/s" if speed else "")
             if time.monotonic() - drawn > 0.1:
                 bar.refresh()
                 drawn = time.monotonic()
