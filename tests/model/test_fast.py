@@ -1,9 +1,12 @@
 """The fast paths give the answers of the plain network, and say so once where a device or a compiler lets them down."""
 
 import copy
+import gc
 import warnings
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from normmatch.model import fast as fast_module
 from normmatch.model import spline
 from normmatch.model.backbone import compiled_parts, make_backbone
 from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
+from normmatch.model.matcher import cut, equal_points
 from normmatch.model.window_attention import FusedWindowAttention, attend, keep_biases, use_window_kernel
 from tests.swin import wake
 
@@ -105,20 +109,32 @@ def test_nothing_is_compiled_again_within_a_bucket(model: NormMatch, counter: An
     assert counter.frame_count == before + 2 * HEAD_PARTS
 
 
-def test_nodes_that_were_read_once(model: NormMatch, counter: Any) -> None:
-    data, fast = pair(5, 3, 2), FastNetwork(model, precision="float32", compile=True)
+def look_and_compare(fast: FastNetwork, data: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Both images by themselves, then the pair: their tokens and masks filled up to the same number."""
+    points = equal_points(data)
+    tokens = [fast.look(fast.encode(data[f"image{i}"]), points[f"keypoints{i}"], points[f"adjacency{i}"]) for i in "01"]
+    found = fast.compare(tokens[0], tokens[1], points["mask0"], points["mask1"])
+    return cut(found, data["keypoints0"].shape[1], data["keypoints1"].shape[1])
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_images_that_were_looked_at_before(model: NormMatch, counter: Any, compile: bool) -> None:
+    data, fast = pair(5, 3, 2), FastNetwork(model, precision="float32", compile=compile)
     fast._backbone = fast._encoder(fast.backbone)
-    nodes = [fast.read(fast.encode(data[f"image{i}"]), data[f"keypoints{i}"]) for i in "01"]
     with torch.no_grad():
-        assert_same(fast.match({**data, "features0": nodes[0], "features1": nodes[1]}), model(data))
-    assert counter.frame_count == HEAD_PARTS
+        assert_same(look_and_compare(fast, data), model(data))
+    assert counter.frame_count == (HEAD_PARTS if compile else 0)
 
 
-def test_more_nodes_than_keypoints_are_refused(model: NormMatch) -> None:
-    data, fast = pair(7, 5), FastNetwork(model, precision="float32")
-    nodes = fast.read(fast.encode(data["image0"]), data["keypoints0"])
-    with pytest.raises(InputError, match="read at 7 keypoints, but is matched at 5"):
-        fast.match({**data, "keypoints0": data["keypoints1"], "features0": nodes})
+def test_what_is_looked_at_is_not_kept(model: NormMatch) -> None:
+    """Functions that are made once for all must not hold on to the images of their first call."""
+    data, fast = pair(5, 5), FastNetwork(model, precision="float32")
+    features, points = fast.encode(data["image0"]), equal_points(data)
+    fast.look(features, points["keypoints0"], points["adjacency0"])
+    kept = weakref.ref(features.maps[0])
+    del features
+    gc.collect()
+    assert kept() is None
 
 
 def test_bytes_are_images_too(model: NormMatch) -> None:
@@ -183,7 +199,9 @@ def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch:
     fast._backbone = fast._encoder(fast.backbone)
     assert_same(fast.match(data), expected)
     assert_same(fast.match(line), expected_line)
-    assert {"edges0" in names for _, _, names in fast._heads} == {True, False}
+    assert {"edges0" in names for _, names in fast._parts} == {True, False}
+    assert_same(look_and_compare(fast, data), expected)
+    assert_same(look_and_compare(fast, line), expected_line)
     monkeypatch.setattr(spline, "MANY_POINTS", 16)
     with torch.no_grad():
         assert_same(model(data), expected)
@@ -332,10 +350,11 @@ def test_a_small_memory_gets_smaller_batches(model: NormMatch, monkeypatch: pyte
         return run
 
     monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 3))
-    head = fast._head
-    monkeypatch.setattr(fast, "_head", lambda key: small(head(key), 2))
-    with pytest.warns(UserWarning, match="too many for cpu's memory"):
-        assert_same(fast.match(data), expected)
+    part = fast._part
+    monkeypatch.setattr(fast, "_part", lambda key, function: small(part(key, function), 2))
+    for match in (fast.match, partial(look_and_compare, fast)):
+        with pytest.warns(UserWarning, match="too many for cpu's memory"):
+            assert_same(match(data), expected)
     monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 0))
     with (
         pytest.warns(UserWarning, match="too many"),
@@ -377,7 +396,7 @@ def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
         for batch in (1, 3):
             data = {key: value.cuda() for key, value in pair(count, count, batch).items()}
             expected = model(data)
-            for _ in range(2):
-                found = fast.match(data)
+            for match in (fast.match, fast.match, partial(look_and_compare, fast), partial(look_and_compare, fast)):
+                found = match(data)
                 torch.testing.assert_close(found["similarity"], expected["similarity"], atol=5e-3, rtol=0)  # TF32
                 assert (found["matches0"] == expected["matches0"]).float().mean() > 0.9

@@ -24,7 +24,8 @@ PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_scene(tmp_path, [5, 7, 6, 0])
     write_pairs(tmp_path, [f"{i}.png,{j}.png" for i, j in PAIRS])
-    monkeypatch.setattr(many, "PAIR_BATCH", 2)
+    monkeypatch.setattr("normmatch.photographs.torch_backend.PAIRS_ON_CPU", 2)
+    monkeypatch.setattr(many, "HANDED_OUT", 2)
     return tmp_path
 
 

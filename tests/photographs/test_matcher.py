@@ -136,9 +136,9 @@ def test_many_points_are_matched_a_few_pairs_at_a_time(matcher: Matcher, monkeyp
     seen: list[tuple[int, ...]] = []
     match = TorchBackend.match
 
-    def counted(self: TorchBackend, features0: Any, features1: Any, given: Any) -> Any:
-        seen.append(given["mask0"].shape)
-        return match(self, features0, features1, given)
+    def counted(self: TorchBackend, seen0: Any, seen1: Any, n: int) -> Any:
+        seen.append((len(seen0), n))
+        return match(self, seen0, seen1, n)
 
     monkeypatch.setattr(TorchBackend, "match", counted)
     monkeypatch.setattr(module, "MAX_CELLS", 64**2)
@@ -187,11 +187,11 @@ def test_encoded_images_are_remembered_by_content(model: NormMatch, monkeypatch:
     a, b, c = (photograph(i) for i in range(3))
     xy = points(0, 3)
     matcher.match(a, b, xy, xy)
-    matcher.match(a.copy(), Image.fromarray(b), xy + 1, xy)
+    matcher.match(a.copy(), Image.fromarray(b), xy + 1, xy + 1)
     assert seen == [2]
-    matcher.match(a, b, xy, xy, box0=(0, 0, 110, 80))  # other pixels
+    matcher.match(a, b, xy, xy + 2, box0=(0, 0, 110, 80))  # other pixels
     assert seen == [2, 1]
-    matcher.match(a, c, xy, xy)  # a was forgotten: b and the box were used last
+    matcher.match(a, c, xy + 3, xy)  # a was forgotten: b and the box were used last
     assert seen == [2, 1, 2]
     changed = a.copy()
     changed[40, 60] = 255 - changed[40, 60]
@@ -201,6 +201,39 @@ def test_encoded_images_are_remembered_by_content(model: NormMatch, monkeypatch:
     without.match(a, a, xy, xy)
     without.match(a, a, xy, xy)
     assert seen[4:] == [1, 1]
+
+
+def test_an_image_is_looked_at_once_with_its_points(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its graph and all that does not depend on the partner are made then; with other points they are made anew."""
+    looked: list[list[int]] = []
+    look = TorchBackend.look
+
+    def counted(self: TorchBackend, features: Any, keypoints: Any, n: int) -> list[Any]:
+        looked.append([len(xy) for xy in keypoints])
+        return look(self, features, keypoints, n)
+
+    monkeypatch.setattr(TorchBackend, "look", counted)
+    encoded = count_images(monkeypatch)
+    matcher = Matcher(model, device="cpu", precision="float32")
+    a, b, c = (photograph(i) for i in range(3))
+    matcher.match_batch([(a, b, points(0, 3), points(1, 4)), (a, c, points(0, 3), points(2, 5))])
+    assert looked == [[3, 4, 5]]
+    known = matcher.match(c, b, points(2, 5), points(1, 4))
+    assert looked == [[3, 4, 5]]
+    moved = points(1, 4) + 1
+    matcher.match(a, b, points(0, 3), moved)
+    assert looked == [[3, 4, 5], [4]]
+    assert encoded == [3]
+    assert_same(known, Matcher(model, device="cpu", precision="float32").match(c, b, points(2, 5), points(1, 4)))
+
+
+def test_many_images_are_looked_at_some_at_a_time(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(photograph(i), photograph(i + 1), points(i, 3), points(i + 1, 5)) for i in range(0, 6, 2)]
+    expected = matcher.match_batch(pairs)
+    monkeypatch.setattr(module, "VIEW_BATCH", 2)
+    again = Matcher(matcher.backend.network.model, device="cpu", precision="float32")  # type: ignore[attr-defined]
+    for result, other in zip(again.match_batch(pairs), expected, strict=True):
+        assert_same(result, other)
 
 
 def test_scores_below_the_threshold_are_no_match(model: NormMatch, matcher: Matcher, monkeypatch: Any) -> None:

@@ -33,7 +33,6 @@ from normmatch.errors import DeviceError
 from normmatch.model.backbone import Features
 from normmatch.model.fast import FastNetwork
 from normmatch.model.matcher import NormMatch
-from normmatch.model.sampling import Nodes
 from normmatch.photographs.matcher import Matcher
 
 Row = dict[str, Any]
@@ -173,22 +172,22 @@ def _caller(run: Runner, data: dict[str, Any]) -> Callable[[], Tensor]:
 
 
 def _cached(network: FastNetwork, model: NormMatch, points: int, images: int) -> Iterator[Row]:
-    """All pairs of images that are encoded and read at their keypoints already; their graphs are known too."""
+    """All pairs of images that were looked at with their keypoints before, as by `Matcher.match_many`."""
     if images < 2:
         return
     device = network.device
     data = make_pairs(model, points, images)
     features = network.encode(data["image0"][:1])  # one image does: what it shows costs nothing
     first, second, pooled = (part.expand(images, *part.shape[1:]) for part in (*features.maps, features.pooled))
-    nodes = network.read(Features((first, second), pooled, features.size), data["keypoints0"])
-    views = {key: data[f"{key}0"].to(device) for key in ("keypoints", "mask", "adjacency")}
+    encoded = Features((first, second), pooled, features.size)
+    tokens = network.look(encoded, data["keypoints0"], data["adjacency0"])  # (images, 1 + points, D)
+    mask = data["mask0"].to(device)
     pairs = torch.tensor(list(itertools.combinations(range(images), 2)), device=device)  # (P, 2)
 
     def all_pairs() -> None:
         for chunk in pairs.split(CACHED_BATCH):
-            given = {f"{key}{i}": value[chunk[:, i]] for i in (0, 1) for key, value in views.items()}
-            sides = [Nodes(nodes.features[chunk[:, i]], nodes.pooled[chunk[:, i]]) for i in (0, 1)]
-            network.head(sides[0], sides[1], given)["matches0"].cpu()
+            first, second = chunk.unbind(1)
+            network.compare(tokens[first], tokens[second], mask[first], mask[second])["matches0"].cpu()
 
     all_pairs()
     start = time.perf_counter()

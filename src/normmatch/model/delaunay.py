@@ -54,15 +54,19 @@ def _linked(edges: np.ndarray, n: int) -> np.ndarray:
     return adjacency
 
 
-def pad_points(points: Sequence[np.ndarray], n: int) -> dict[str, np.ndarray]:
+def pad_points(
+    points: Sequence[np.ndarray], n: int, graphs: Sequence[np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
     """The keypoints (K, 2) of B images filled up to n points with zeros, which points are real, and their graphs.
 
-    Returns keypoints (B, n, 2) float32, mask (B, n) and adjacency (B, n, n) bool.
+    Graphs (K, K) that are known are not made again. Returns keypoints (B, n, 2) float32, mask (B, n) and adjacency
+    (B, n, n) bool.
     """
     keypoints = np.zeros((len(points), n, 2), np.float32)
     mask = np.zeros((len(points), n), bool)
     adjacency = np.zeros((len(points), n, n), bool)
     for b, xy in enumerate(points):
         k = len(xy)
-        keypoints[b, :k], mask[b, :k], adjacency[b, :k, :k] = xy, True, delaunay(xy)
+        graph = delaunay(xy) if graphs is None else graphs[b]
+        keypoints[b, :k], mask[b, :k], adjacency[b, :k, :k] = xy, True, graph
     return {"keypoints": keypoints, "mask": mask, "adjacency": adjacency}

@@ -19,11 +19,10 @@ import torch.nn.functional as F
 from timm.layers import DropPath
 from torch import Tensor, nn
 
-from normmatch.errors import ConfigError, DeviceError, InputError, NormMatchError, first_line
+from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
 from normmatch.model.backbone import Features, compiled_parts
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
-from normmatch.model.sampling import Nodes, read_nodes
 from normmatch.model.spline import MANY_POINTS, edge_list
 from normmatch.model.window_attention import keep_biases, use_window_kernel
 
@@ -68,7 +67,7 @@ class FastNetwork:
                 part.compile(dynamic=False)
             self._backbone = self._fastest(self._encoder(compiled), self._backbone)
         self._compiled_head = _compile_head(model.head, self.device) if compile else None
-        self._heads: dict[tuple[Any, ...], TensorFunction] = {}
+        self._parts: dict[tuple[Any, ...], TensorFunction] = {}
 
     @torch.inference_mode()
     def encode(self, images: Tensor) -> Features:
@@ -77,29 +76,58 @@ class FastNetwork:
         return Features((first, second), pooled, (images.shape[-2], images.shape[-1]))
 
     @torch.inference_mode()
-    def read(self, features: Features, keypoints: Tensor) -> Nodes:
-        """Encoded images at their keypoints (B, N, 2): for images that are matched more than once with these points."""
-        return read_nodes(features, keypoints.to(self.device))
+    def look(self, features: Features, keypoints: Tensor, adjacency: Tensor) -> Tensor:
+        """`MatchingHead.look` at encoded images with keypoints (B, N, 2) and graphs (B, N, N), from any device.
+
+        For images that are matched more than once with these points: `compare` takes what it returns, (B, 1 + N, D).
+        """
+        n, size = keypoints.shape[1], features.size
+        points = [_more_points(value, self._filled(n)) for value in (keypoints, adjacency)]
+        edges = self._edges(points[1])
+        points += [] if edges is None else [edges]
+
+        def look(head: MatchingHead, first: Tensor, second: Tensor, pooled: Tensor, *points: Tensor) -> Tensors:
+            view = Features((first, second), pooled, size), points[0], points[1]
+            return (head.look(view, edges=points[2] if len(points) == 3 else None),)
+
+        function = self._part(("look", size, len(points)), look)
+        (tokens,) = self._run(function, [*features.maps, features.pooled, *points], "images")
+        return tokens[:, : 1 + n]
 
     @torch.inference_mode()
-    def head(
-        self, features0: Features | Nodes, features1: Features | Nodes, points: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def compare(self, tokens0: Tensor, tokens1: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
+        """`MatchingHead.compare` of B pairs of images that `look` saw, with masks (B, N) of their real points."""
+        n = mask0.shape[1]
+        filled = self._filled(n)
+        tokens = [F.pad(tokens, (0, 0, 0, filled - n)) for tokens in (tokens0, tokens1)]
+
+        def compare(head: MatchingHead, tokens0: Tensor, tokens1: Tensor, *masks: Tensor) -> Tensors:
+            output = head.compare(torch.cat([tokens0, tokens1]), *masks)
+            return tuple(output[name] for name in OUTPUTS)
+
+        masks = [_more_points(mask, filled) for mask in (mask0, mask1)]
+        found = self._run(self._part(("compare",), compare), [*tokens, *masks], "pairs")
+        return cut(dict(zip(OUTPUTS, found, strict=True)), n, n)
+
+    @torch.inference_mode()
+    def head(self, features0: Features, features1: Features, points: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`MatchingHead.forward`; points as `equal_points` makes them, from any device, the CPU being the best one."""
         n = points["mask0"].shape[1]
-        more = self._filled(n) - n
-        named = {key: _more_points(key, points[key], more) for key in POINTS}
-        for i in "01" if self.compile and n + more >= MANY_POINTS else ():
-            edges = edge_list(named[f"adjacency{i}"])
-            if edges is None:  # points on a line: all are neighbours
-                named.pop("edges0", None)
-                break
-            named[f"edges{i}"] = edges
-        views = [*_tensors(features0, n + more), *_tensors(features1, n + more)]
-        size = None if isinstance(features0, Nodes) else features0.size
-        other = None if isinstance(features1, Nodes) else features1.size
-        function = self._head((size, other, tuple(named)))
-        found = self._run(function, [*views, *named.values()], "pairs")
+        named = {key: _more_points(points[key], self._filled(n)) for key in POINTS}
+        edges0, edges1 = (self._edges(named[f"adjacency{i}"]) for i in "01")
+        if edges0 is not None and edges1 is not None:
+            named |= {"edges0": edges0, "edges1": edges1}
+        sizes, names = (features0.size, features1.size), tuple(named)
+
+        def match(head: MatchingHead, *tensors: Tensor) -> Tensors:
+            first0, second0, pooled0, first1, second1, pooled1, *given = tensors
+            view0 = Features((first0, second0), pooled0, sizes[0])
+            view1 = Features((first1, second1), pooled1, sizes[1])
+            output = head(view0, view1, dict(zip(names, given, strict=True)))
+            return tuple(output[name] for name in OUTPUTS)
+
+        views = [*features0.maps, features0.pooled, *features1.maps, features1.pooled]
+        found = self._run(self._part((sizes, names), match), [*views, *named.values()], "pairs")
         return cut(dict(zip(OUTPUTS, found, strict=True)), n, n)
 
     @torch.inference_mode()
@@ -114,7 +142,11 @@ class FastNetwork:
         """Up to how many points are filled up."""
         return bucket(points, FEWEST_POINTS) if self.compile else points
 
-    def _features(self, data: Mapping[str, Any]) -> list[Features | Nodes]:
+    def _edges(self, adjacency: Tensor) -> Tensor | None:
+        """The `edge_list` of graphs that compiled code is to see as such: a trace does not make it."""
+        return edge_list(adjacency) if self.compile and adjacency.shape[1] >= MANY_POINTS else None
+
+    def _features(self, data: Mapping[str, Any]) -> list[Features]:
         images: list[Any] = [data.get("image0"), data.get("image1")]
         known: list[Any] = [data.get("features0"), data.get("features1")]
         if known == [None, None] and images[0].shape[1:] == images[1].shape[1:]:
@@ -135,22 +167,17 @@ class FastNetwork:
 
         return encode
 
-    def _head(self, key: tuple[Any, ...]) -> TensorFunction:
-        """The head as a function of tensors alone, for one kind of arguments."""
-        if key not in self._heads:
-            size0, size1, names = key
-            views = 3 if size0 else 2
+    def _part(self, key: tuple[Any, ...], function: TensorFunction) -> TensorFunction:
+        """What a function of a head and tensors does, as a function of tensors alone that is made once for a key."""
+        if key not in self._parts:
 
             def run(head: MatchingHead, *tensors: Tensor) -> Tensors:
-                last = views + (3 if size1 else 2)
-                features0, features1 = _view(tensors[:views], size0), _view(tensors[views:last], size1)
                 with torch.autocast(self.device.type, self.head_dtype, enabled=self.head_dtype != torch.float32):
-                    output = head(features0, features1, dict(zip(names, tensors[last:], strict=True)))
-                return tuple(output[name] for name in OUTPUTS)
+                    return function(head, *tensors)
 
             plain, compiled = partial(run, self.model.head), self._compiled_head
-            self._heads[key] = self._fastest(partial(run, compiled), plain) if compiled else self._on_device(plain)
-        return self._heads[key]
+            self._parts[key] = self._fastest(partial(run, compiled), plain) if compiled else self._on_device(plain)
+        return self._parts[key]
 
     def _fastest(self, compiled: TensorFunction, plain: TensorFunction) -> TensorFunction:
         function = self._on_device(Attempt(_with_settings(compiled, self.device), plain, "torch.compile"))
@@ -284,25 +311,12 @@ def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunc
     return run_with_matrix_units if device.type == "cuda" else run  # elsewhere a setting would only compile anew
 
 
-def _tensors(features: Features | Nodes, n: int) -> Tensors:
-    """What an image is made of; nodes (B, M, C) are filled up to n of them."""
-    if isinstance(features, Nodes):
-        if features.features.shape[1] > n:
-            raise InputError(f"an image was read at {features.features.shape[1]} keypoints, but is matched at {n}")
-        return F.pad(features.features, (0, 0, 0, n - features.features.shape[1])), features.pooled
-    return *features.maps, features.pooled
-
-
-def _view(tensors: Tensors, size: tuple[int, int] | None) -> Features | Nodes:
-    return Nodes(*tensors) if size is None else Features((tensors[0], tensors[1]), tensors[2], size)
-
-
-def _more_points(key: str, value: Tensor, more: int) -> Tensor:
-    """Keypoints (B, N, 2), mask (B, N) or adjacency (B, N, N) filled up with points that are not there."""
+def _more_points(value: Tensor, n: int) -> Tensor:
+    """Keypoints (B, N, 2), mask (B, N) or adjacency (B, N, N) filled up to n with points that are not there."""
+    more = n - value.shape[1]
     if not more:
         return value
-    widths = {"keypoints": (0, 0, 0, more), "mask": (0, more), "adjacency": (0, more, 0, more)}
-    return F.pad(value, widths[key[:-1]])
+    return F.pad(value, (0, more) * (value.ndim - 1) if value.dtype == torch.bool else (0, 0, 0, more))
 
 
 def _more_rows(tensor: Tensor, more: int) -> Tensor:

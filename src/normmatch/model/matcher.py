@@ -22,18 +22,17 @@ from normmatch.model.transformer import TwoStreamTransformer, norm
 
 OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie
 
+View = tuple[Features | Nodes, Tensor, Tensor]  # B images, their keypoints (B, N, 2) and graphs (B, N, N)
+
 
 class Gather(nn.Module):
-    """What the graph network reads of both images, images 0 before images 1. A module, to be compiled as one."""
+    """What the graph network reads of images, one view after the other. A module, to be compiled as one."""
 
-    def forward(
-        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Features at keypoints (2B, N, C), pseudo-coordinates (2B, N, N, 2), adjacency (2B, N, N), pooled (2B, G)."""
-        nodes0, nodes1 = read_nodes(features0, points["keypoints0"]), read_nodes(features1, points["keypoints1"])
-        keypoints = torch.cat([points["keypoints0"], points["keypoints1"]])  # (2B, N, 2)
-        adjacency = torch.cat([points["adjacency0"], points["adjacency1"]])
-        nodes, pooled = (torch.cat(both) for both in zip(nodes0, nodes1, strict=True))
+    def forward(self, *views: View) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Features at keypoints (B, N, C), pseudo-coordinates (B, N, N, 2), adjacency (B, N, N), pooled (B, G)."""
+        read = [read_nodes(features, keypoints) for features, keypoints, _ in views]
+        nodes, pooled = (torch.cat(parts) for parts in zip(*read, strict=True))
+        keypoints, adjacency = torch.cat([view[1] for view in views]), torch.cat([view[2] for view in views])
         return nodes, pseudo_coordinates(keypoints, adjacency), adjacency, pooled
 
 
@@ -65,16 +64,27 @@ class MatchingHead(nn.Module):
         self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """Unit descriptors of all keypoints after each layer, and the cosine similarity of the last ones."""
-        nodes, pseudo, adjacency, pooled = self.gather(features0, features1, points)
+        view0 = features0, points["keypoints0"], points["adjacency0"]
+        view1 = features1, points["keypoints1"], points["adjacency1"]
         edges = torch.cat([points["edges0"], points["edges1"]]) if "edges0" in points else None  # (2B, E, 2)
-        nodes = self.spline(nodes, pseudo, adjacency, edges)  # (2B, N, D)
-        token = self.global_token(pooled).unsqueeze(1)  # (2B, 1, D)
-        mask = torch.cat([points["mask0"], points["mask1"]])  # (2B, N)
-        tokens = norm(torch.cat([token, nodes], 1))  # (2B, 1 + N, D)
-        layers = torch.stack(self.transformer(tokens, F.pad(mask, (1, 0), value=True)))  # (L, 2B, 1 + N, D)
+        return self.relate(self.look(view0, view1, edges=edges), points["mask0"], points["mask1"])
+
+    def look(self, *views: View, edges: Tensor | None = None) -> Tensor:
+        """Images as the transformer sees them, whatever their partners: unit tokens [global; keypoints] (B, 1 + N, D).
+
+        `edges` (B, E, 2), where they are known, are the graphs as `edge_list` gives them.
+        """
+        nodes, pseudo, adjacency, pooled = self.gather(*views)
+        nodes = self.spline(nodes, pseudo, adjacency, edges)  # (B, N, D)
+        return norm(torch.cat([self.global_token(pooled).unsqueeze(1), nodes], 1))  # (B, 1 + N, D)
+
+    def relate(self, tokens: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
+        """What `describe` returns, of tokens (2B, 1 + N, D), images 0 before images 1."""
+        mask = F.pad(torch.cat([mask0, mask1]), (1, 0), value=True)  # (2B, 1 + N)
+        layers = torch.stack(self.transformer(tokens, mask))  # (L, 2B, 1 + N, D)
         layers0, layers1 = layers[:, :, 1:].chunk(2, 1)  # (L, B, N, D) each
 
-        valid = points["mask0"].unsqueeze(2) & points["mask1"].unsqueeze(1)  # (B, N, N)
+        valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, N, N)
         similarity = (layers0[-1] @ layers1[-1].mT).masked_fill(~valid, 0.0)
         return {"layers0": layers0, "layers1": layers1, "similarity": similarity}
 
@@ -82,13 +92,19 @@ class MatchingHead(nn.Module):
         self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """`describe`, then `assign`."""
-        output = self.describe(features0, features1, points)
+        return self._assigned(self.describe(features0, features1, points), points["mask0"], points["mask1"])
+
+    def compare(self, tokens: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
+        """`forward` of images that were looked at before, tokens (2B, 1 + N, D) of images 0 and then images 1."""
+        return self._assigned(self.relate(tokens, mask0, mask1), mask0, mask1)
+
+    def _assigned(self, output: dict[str, Tensor], mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
         similarity = output["similarity"].float()
         return {
             "descriptors0": output["layers0"][-1],
             "descriptors1": output["layers1"][-1],
             "similarity": similarity,
-            **self.assign(similarity, points["mask0"], points["mask1"]),
+            **self.assign(similarity, mask0, mask1),
         }
 
     def assign(self, similarity: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:

@@ -24,13 +24,14 @@ from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.io import locked, whole_file, write_json, write_text, writing
 from normmatch.photographs.ahead import ahead
-from normmatch.photographs.matcher import PAIR_BATCH, Matcher, chunks
+from normmatch.photographs.matcher import Matcher, chunks
 from normmatch.photographs.options import MatchOptions
 from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_points
 from normmatch.photographs.report import make_record
 from normmatch.photographs.views import View, make_square, place_points
 
 REMEMBERED = 400  # images of a list that are neither read nor encoded again: a gigabyte, in all presets about the same
+HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
 MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
 Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
@@ -109,7 +110,8 @@ def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) ->
         except NormMatchError as error:
             return _failure(task, error)
 
-    for some in chunks(ahead(look, tasks, PAIR_BATCH), PAIR_BATCH):
+    together = matcher.backend.pair_batch
+    for some in chunks(ahead(look, tasks, together), together):
         records = [item for item in some if isinstance(item, dict)]
         records += _matched(matcher, [item for item in some if not isinstance(item, dict)], options)
         yield from sorted(records, key=lambda record: record["row"])
@@ -164,7 +166,7 @@ def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: 
     if engine == "ray":
         from normmatch.photographs.ray_engine import run_with_ray
 
-        return run_with_ray(list(chunks(tasks, PAIR_BATCH)), options, workers)
+        return run_with_ray(list(chunks(tasks, HANDED_OUT)), options, workers)
     return run_tasks(options.open(REMEMBERED), tasks, options)
 
 

@@ -7,8 +7,6 @@ result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where
 
 import functools
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,16 +15,17 @@ import numpy as np
 
 from normmatch.config import BackendName
 from normmatch.errors import ConfigError, InputError
-from normmatch.model.delaunay import pad_points
 from normmatch.photographs.ahead import ahead
 from normmatch.photographs.choose import Result, choose
-from normmatch.photographs.views import MAX_POINTS, View, make_view
+from normmatch.photographs.memory import Memory
+from normmatch.photographs.views import MAX_POINTS, Square, View, make_view
 
 if TYPE_CHECKING:
     from normmatch.model.matcher import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
-PAIR_BATCH = 16  # pairs that are matched together, if they have few points
+VIEW_BATCH = 32  # images that are looked at together, if they have few points
+ViewKey = tuple[bytes, bytes]
 MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer pairs are matched together where they have many points
 
 
@@ -42,19 +41,22 @@ class Pair(NamedTuple):
 
 
 class Backend(Protocol):
-    """What runs the network; features are its own affair. See `torch_backend.py`."""
+    """What runs the network; what images become in it is its own affair. See `torch_backend.py`."""
 
     image_size: int
     min_score: float
+    pair_batch: int  # pairs that are matched together, if they have few points
 
     def encode(self, images: np.ndarray) -> list[Any]:
         """The features of each of the images (B, 3, S, S) uint8."""
         ...
 
-    def match(
-        self, features0: Sequence[Any], features1: Sequence[Any], points: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, N, N) of B pairs; points as in `pad_points`, with 0 and 1 appended."""
+    def look(self, features: Sequence[Any], keypoints: Sequence[np.ndarray], n: int) -> list[Any]:
+        """Each of B encoded images as it is seen with its keypoints (K, 2), K at most n: all that a match needs."""
+        ...
+
+    def match(self, seen0: Sequence[Any], seen1: Sequence[Any], n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at."""
         ...
 
 
@@ -68,7 +70,7 @@ class Matcher:
         backend: what runs the network: torch, or onnx, which needs no torch.
         compile: compile the network with torch; it pays from a few hundred pairs on.
         precision: of the backbone: auto, float32, bfloat16 or float16; auto is the fastest that the device has.
-        cache: how many encoded images are remembered, by their content.
+        cache: how many images are remembered, by their content, encoded and with their keypoints.
     """
 
     def __init__(
@@ -85,8 +87,7 @@ class Matcher:
             raise ConfigError(f"cache is {cache}, expected a number of images of at least 0.")
         self.backend = _open_backend(weights, device, backend, compile, precision)
         self.cache = cache
-        self._encoded: OrderedDict[bytes, Any] = OrderedDict()  # the least recently used first
-        self._lock = threading.Lock()
+        self._encoded, self._seen = Memory(cache), Memory(cache)  # squares and views, by their keys
 
     def match(
         self,
@@ -135,8 +136,9 @@ class Matcher:
         A pair is (image0, image1, keypoints0, keypoints1), and may go on with box0 and box1.
         """
         options = self._options(one_to_one, mutual, min_score)
-        views = ahead(self._views, (Pair(*pair) for pair in pairs), PAIR_BATCH)
-        return [result for chunk in chunks(views, PAIR_BATCH) for result in self.match_views(chunk, **options)]
+        size = self.backend.pair_batch
+        views = ahead(self._views, (Pair(*pair) for pair in pairs), size)
+        return [result for chunk in chunks(views, size) for result in self.match_views(chunk, **options)]
 
     def match_views(
         self,
@@ -146,10 +148,10 @@ class Matcher:
         mutual: bool = False,
         min_score: float | None = None,
     ) -> list[Result]:
-        """Match pairs, PAIR_BATCH or fewer, whose images were read before; see `views.py`."""
+        """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; see `views.py`."""
         options = self._options(one_to_one, mutual, min_score)
         needed = [view for pair in pairs if all(len(v.keypoints) for v in pair) for view in pair]
-        return self._match(pairs, self._encode(needed), options)
+        return self._match(pairs, self._look(needed), options)
 
     def match_many(
         self,
@@ -170,15 +172,15 @@ class Matcher:
             )
         options = self._options(one_to_one, mutual, min_score)
         views: list[View] = []
-        features: dict[bytes, Any] = {}
+        seen: dict[ViewKey, Any] = {}
         given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
         for some in chunks(ahead(lambda item: self._view(*item), given, ENCODE_BATCH), ENCODE_BATCH):
             views += some
-            features |= self._encode([view for view in some if view.square.key not in features])
+            seen |= self._look([view for view in some if len(view.keypoints) and view.key not in seen])
         indices = list(itertools.combinations(range(len(views)), 2))
         results: dict[tuple[int, int], Result] = {}
-        for chunk in chunks(indices, PAIR_BATCH):
-            found = self._match([(views[i], views[j]) for i, j in chunk], features, options)
+        for chunk in chunks(indices, self.backend.pair_batch):
+            found = self._match([(views[i], views[j]) for i, j in chunk], seen, options)
             results.update(zip(chunk, found, strict=True))
         return results
 
@@ -197,38 +199,38 @@ class Matcher:
     def _view(self, image: Any, keypoints: Any, box: Any, name: str) -> View:
         return make_view(image, keypoints, box, self.backend.image_size, name)
 
-    def _encode(self, views: Iterable[View]) -> dict[bytes, Any]:
-        """The features of the views by their keys; those that are remembered do not go through the backbone again."""
-        wanted = {view.square.key: view.square for view in views}
-        with self._lock:
-            features = {key: self._encoded[key] for key in wanted if key in self._encoded}
+    def _look(self, views: Iterable[View]) -> dict[ViewKey, Any]:
+        """The views as the backend sees them, by their keys; of what is remembered nothing is done again."""
+        wanted = {view.key: view for view in views}
+        seen = self._seen.find(wanted)
+        for fresh in chunks((view for key, view in wanted.items() if key not in seen), VIEW_BATCH):
+            features = self._encode(view.square for view in fresh)
+            for batch, n in _batches([len(view.keypoints) for view in fresh]):
+                chosen = [fresh[i] for i in batch]
+                images, keypoints = [features[view.square.key] for view in chosen], [view.keypoints for view in chosen]
+                seen.update(zip((view.key for view in chosen), self.backend.look(images, keypoints, n), strict=True))
+        self._seen.keep(seen)
+        return seen
+
+    def _encode(self, squares: Iterable[Square]) -> dict[bytes, Any]:
+        """The features of the squares by their keys; those that are remembered do not go through the backbone again."""
+        wanted = {square.key: square for square in squares}
+        features = self._encoded.find(wanted)
         for chunk in chunks((square for key, square in wanted.items() if key not in features), ENCODE_BATCH):
             found = self.backend.encode(np.stack([square.pixels for square in chunk]))
             features.update(zip((square.key for square in chunk), found, strict=True))
-        with self._lock:
-            for key in wanted:
-                self._encoded[key] = features[key]
-                self._encoded.move_to_end(key)
-            while len(self._encoded) > self.cache:
-                self._encoded.popitem(last=False)
+        self._encoded.keep(features)
         return features
 
     def _match(
-        self, pairs: Sequence[tuple[View, View]], features: Mapping[bytes, Any], options: Mapping[str, Any]
+        self, pairs: Sequence[tuple[View, View]], seen: Mapping[ViewKey, Any], options: Mapping[str, Any]
     ) -> list[Result]:
-        """Match views whose features are there, in batches that fit into memory."""
+        """Match views that were looked at, in batches that fit into memory."""
         results: dict[int, Result] = {}
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
-        for batch in _batches(counts):
-            chosen = [pairs[i] for i in batch]
-            n = _padded(max(max(counts[i]) for i in batch))
-            points = {
-                f"{key}{side}": value
-                for side in (0, 1)
-                for key, value in pad_points([pair[side].keypoints for pair in chosen], n).items()
-            }
-            features0, features1 = ([features[pair[side].square.key] for pair in chosen] for side in (0, 1))
-            similarity, log_assignment = self.backend.match(features0, features1, points)
+        for batch, n in _batches([max(pair) if min(pair) else 0 for pair in counts]):
+            seen0, seen1 = ([seen[pairs[i][side].key] for i in batch] for side in (0, 1))
+            similarity, log_assignment = self.backend.match(seen0, seen1, n)
             for row, i in enumerate(batch):
                 m, k = counts[i]
                 results[i] = choose(similarity[row, :m, :k].copy(), log_assignment[row, :m, :k].copy(), **options)
@@ -270,21 +272,19 @@ def _open_backend(weights: Any, device: str, backend: str, compile: bool, precis
     raise ConfigError(f"backend is {backend!r}, expected torch or onnx.")
 
 
-def _batches(counts: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Indices of pairs with points on both sides, those of similar sizes together."""
-    order = sorted((i for i, pair in enumerate(counts) if min(pair) > 0), key=lambda i: max(counts[i]))
+def _batches(counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    """Indices of what has points, similar numbers of them together, and up to how many all are filled up."""
     batch: list[int] = []
-    for i in order:
-        if batch and (len(batch) + 1) * _padded(max(counts[i])) ** 2 > MAX_CELLS:
-            yield batch
+    n = 0
+    for i in sorted((i for i, count in enumerate(counts) if count), key=lambda i: counts[i]):
+        filled = -(-counts[i] // 8) * 8  # few shapes, so torch.compile is calm
+        if batch and (len(batch) + 1) * filled**2 > MAX_CELLS:
+            yield batch, n
             batch = []
         batch.append(i)
+        n = filled
     if batch:
-        yield batch
-
-
-def _padded(count: int) -> int:
-    return -(-count // 8) * 8  # few shapes, so torch.compile is calm
+        yield batch, n
 
 
 def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

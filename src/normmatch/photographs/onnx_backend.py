@@ -1,7 +1,7 @@
 """The network behind `Matcher`, run by onnxruntime from the files of `normmatch export`. Nothing here imports torch."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.extras import require
+from normmatch.model.delaunay import delaunay, pad_points
 
 ENCODED = ("first", "second", "pooled")
 MAX_POINTS = 1024  # of an image: the exported head holds all messages between them at once, 5 GB here
@@ -23,6 +24,14 @@ class Encoded(NamedTuple):
     pooled: np.ndarray  # (G,)
 
 
+class Seen(NamedTuple):
+    """An encoded image with keypoints and their graph."""
+
+    image: Encoded
+    keypoints: np.ndarray  # (K, 2)
+    graph: np.ndarray  # (K, K)
+
+
 class OnnxBackend:
     """An exported network. Its arithmetic is float32.
 
@@ -32,6 +41,8 @@ class OnnxBackend:
         precision: "auto" or "float32".
         compile: False; there is nothing to compile.
     """
+
+    pair_batch = 16
 
     def __init__(self, weights: Any, device: str, precision: str, compile: bool) -> None:
         if precision not in ("auto", "float32") or compile:
@@ -50,19 +61,22 @@ class OnnxBackend:
         found = self.encoder.run(ENCODED, {"image": images.astype(np.float32) / 255})
         return [Encoded(*(part.copy() for part in parts)) for parts in zip(*found, strict=True)]
 
-    def match(
-        self, features0: Sequence[Encoded], features1: Sequence[Encoded], points: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, N, N) of B pairs; `points` as in `TorchBackend.match`."""
-        pairs, n = points["mask0"].shape
+    def look(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray], n: int) -> list[Seen]:
+        """Encoded images with keypoints (K, 2) in pixels of the square; the head does the rest."""
+        return [Seen(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]
+
+    def match(self, seen0: Sequence[Seen], seen1: Sequence[Seen], n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw."""
         if n > MAX_POINTS:
             raise InputError(f"An image has more than {MAX_POINTS:,} keypoints; the backend onnx matches no more.")
         size = np.full(2, self.image_size, np.float32)
         parts = []
-        for some in _slices(pairs, max(1, MAX_ELEMENTS // (2 * n * n * self.dim))):
-            inputs = {key: value[some] for key, value in points.items()} | {"size0": size, "size1": size}
-            for i, features in enumerate((features0[some], features1[some])):
-                inputs |= {f"{key}{i}": np.stack([getattr(item, key) for item in features]) for key in ENCODED}
+        for some in _slices(len(seen0), max(1, MAX_ELEMENTS // (2 * n * n * self.dim))):
+            inputs = {"size0": size, "size1": size}
+            for i, seen in enumerate((seen0[some], seen1[some])):
+                points = pad_points([item.keypoints for item in seen], n, [item.graph for item in seen])
+                inputs |= {f"{key}{i}": value for key, value in points.items()}
+                inputs |= {f"{key}{i}": np.stack([getattr(item.image, key) for item in seen]) for key in ENCODED}
             parts.append(self.head.run(("similarity", "log_assignment"), inputs))
         similarity, log_assignment = (np.concatenate(part) for part in zip(*parts, strict=True))
         return similarity, log_assignment

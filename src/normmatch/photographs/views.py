@@ -35,6 +35,11 @@ class View:
     square: Square
     keypoints: np.ndarray  # (N, 2) float32, in pixels of the square
 
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """Tells equal pixels with equal keypoints."""
+        return self.square.key, self.keypoints.tobytes()
+
 
 def make_view(image: Any, keypoints: Any, box: Any, size: int, name: str) -> View:
     """Crop and resize an image to a square of `size` pixels, and move its keypoints along; see the two steps."""
