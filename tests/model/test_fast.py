@@ -15,6 +15,8 @@ from timm.layers import DropPath
 from timm.models.swin_transformer_v2 import WindowAttention
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import Parameter
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, DeviceError, InputError
@@ -124,6 +126,26 @@ def test_images_that_were_looked_at_before(model: NormMatch, counter: Any, compi
     with torch.no_grad():
         assert_same(look_and_compare(fast, data), model(data))
     assert counter.frame_count == (HEAD_PARTS if compile else 0)
+
+
+def test_everything_goes_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tensors of a GPU in name only, which have no values: an operation on two devices is an error, as there."""
+    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
+    model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE)).eval()
+    with FakeTensorMode():
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                for name, value in tensors.items():
+                    there = torch.empty(value.shape, dtype=value.dtype, device="cuda") if value is not None else None
+                    tensors[name] = Parameter(there) if isinstance(value, Parameter) else there
+        fast = FastNetwork(model, precision="float32")
+        features = fast.encode(torch.zeros(2, 3, SIZE, SIZE, dtype=torch.uint8))
+        graphs, mask = torch.zeros(2, 9, 9, dtype=torch.bool), torch.zeros(2, 9, dtype=torch.bool)
+        tokens = fast.look(features, torch.zeros(2, 9, 2), graphs)
+        found = fast.compare(tokens, tokens, mask, mask)
+        assert {value.device.type for value in (*features.maps, tokens, *found.values())} == {"cuda"}
+        with torch.inference_mode(), pytest.raises(RuntimeError, match="devices"):
+            model.head.compare(torch.cat([tokens, tokens]), mask, mask)
 
 
 def test_what_is_looked_at_is_not_kept(model: NormMatch) -> None:
