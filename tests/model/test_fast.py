@@ -221,7 +221,7 @@ def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch:
     fast._backbone = fast._encoder(fast.backbone)
     assert_same(fast.match(data), expected)
     assert_same(fast.match(line), expected_line)
-    assert {"edges0" in names for _, names in fast._parts} == {True, False}
+    assert {"edges0" in names for *_, names in fast._parts} == {True, False}
     assert_same(look_and_compare(fast, data), expected)
     assert_same(look_and_compare(fast, line), expected_line)
     monkeypatch.setattr(spline, "MANY_POINTS", 16)
@@ -373,7 +373,7 @@ def test_a_small_memory_gets_smaller_batches(model: NormMatch, monkeypatch: pyte
 
     monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 3))
     part = fast._part
-    monkeypatch.setattr(fast, "_part", lambda key, function: small(part(key, function), 2))
+    monkeypatch.setattr(fast, "_part", lambda *key: small(part(*key), 2))
     for match in (fast.match, partial(look_and_compare, fast)):
         with pytest.warns(UserWarning, match="too many for cpu's memory"):
             assert_same(match(data), expected)

@@ -136,16 +136,16 @@ def test_many_points_are_matched_a_few_pairs_at_a_time(matcher: Matcher, monkeyp
     seen: list[tuple[int, ...]] = []
     match = TorchBackend.match
 
-    def counted(self: TorchBackend, seen0: Any, seen1: Any, n: int) -> Any:
-        seen.append((len(seen0), n))
-        return match(self, seen0, seen1, n)
+    def counted(self: TorchBackend, seen0: Any, seen1: Any) -> Any:
+        seen.append((len(seen0), max(map(len, (*seen0, *seen1))) - 1))
+        return match(self, seen0, seen1)
 
     monkeypatch.setattr(TorchBackend, "match", counted)
     monkeypatch.setattr(module, "MAX_CELLS", 64**2)
     pairs = [(photograph(0), photograph(1), points(0, n), points(1, 5)) for n in (60, 5, 60, 30)]
     results = matcher.match_batch(pairs)
     assert [len(result["matches0"]) for result in results] == [60, 5, 60, 30]
-    assert seen == [(2, 32), (1, 64), (1, 64)]
+    assert seen == [(2, 30), (1, 60), (1, 60)]
 
 
 def test_two_thousand_points() -> None:
@@ -181,6 +181,36 @@ def test_of_many_an_image_given_twice_is_encoded_once(model: NormMatch, monkeypa
     np.testing.assert_allclose(results[1, 9]["similarity"], results[0, 1]["similarity"].T, atol=1e-4)
 
 
+@pytest.mark.parametrize("cache", [0, 32])
+def test_of_many_an_image_with_other_points_is_encoded_once(
+    model: NormMatch, monkeypatch: pytest.MonkeyPatch, cache: int
+) -> None:
+    seen = count_images(monkeypatch)
+    images, keypoints = [photograph(i % 40, 24, 20) for i in range(80)], [points(i, 3, 24, 20) for i in range(80)]
+    monkeypatch.setattr(Matcher, "_match", lambda self, pairs, *_: [{}] * len(pairs))  # 3,160 pairs
+    Matcher(model, device="cpu", cache=cache).match_many(images, keypoints)
+    assert sum(seen) == 40
+
+
+def test_an_image_whose_points_were_known_is_used_all_the_same(
+    model: NormMatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = count_images(monkeypatch)
+    matcher = Matcher(model, device="cpu", cache=4)
+    for i in range(1, 9):
+        matcher.match(photograph(0), photograph(i), points(0, 3), points(i, 3))
+    matcher.match(photograph(0), photograph(8), points(0, 3) + 1, points(8, 3))  # a point was moved
+    assert sum(seen) == 9
+
+
+def test_of_what_was_seen_together_the_last_is_remembered(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = count_images(monkeypatch)
+    matcher = Matcher(model, device="cpu", cache=1)
+    for i in range(1, 5):
+        matcher.match(photograph(i), photograph(0), points(i, 3), points(0, 3))
+    assert sum(seen) == 5
+
+
 def test_encoded_images_are_remembered_by_content(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = count_images(monkeypatch)
     matcher = Matcher(model, device="cpu", cache=2)
@@ -208,9 +238,9 @@ def test_an_image_is_looked_at_once_with_its_points(model: NormMatch, monkeypatc
     looked: list[list[int]] = []
     look = TorchBackend.look
 
-    def counted(self: TorchBackend, features: Any, keypoints: Any, n: int) -> list[Any]:
+    def counted(self: TorchBackend, features: Any, keypoints: Any) -> list[Any]:
         looked.append([len(xy) for xy in keypoints])
-        return look(self, features, keypoints, n)
+        return look(self, features, keypoints)
 
     monkeypatch.setattr(TorchBackend, "look", counted)
     encoded = count_images(monkeypatch)

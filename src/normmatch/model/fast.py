@@ -81,17 +81,12 @@ class FastNetwork:
 
         For images that are matched more than once with these points: `compare` takes what it returns, (B, 1 + N, D).
         """
-        n, size = keypoints.shape[1], features.size
+        n = keypoints.shape[1]
         points = [_more_points(value, self._filled(n)) for value in (keypoints, adjacency)]
         edges = self._edges(points[1])
         points += [] if edges is None else [edges]
-
-        def look(head: MatchingHead, first: Tensor, second: Tensor, pooled: Tensor, *points: Tensor) -> Tensors:
-            view = Features((first, second), pooled, size), points[0], points[1]
-            return (head.look(view, edges=points[2] if len(points) == 3 else None),)
-
-        function = self._part(("look", size, len(points)), look)
-        (tokens,) = self._run(function, [*features.maps, features.pooled, *points], "images")
+        tensors = [*features.maps, features.pooled, *points]
+        (tokens,) = self._run(self._part(_look, features.size), tensors, "images")
         return tokens[:, : 1 + n]
 
     @torch.inference_mode()
@@ -99,14 +94,9 @@ class FastNetwork:
         """`MatchingHead.compare` of B pairs of images that `look` saw, with masks (B, N) of their real points."""
         n = mask0.shape[1]
         filled = self._filled(n)
-        tokens = [F.pad(tokens, (0, 0, 0, filled - n)) for tokens in (tokens0, tokens1)]
-
-        def compare(head: MatchingHead, tokens0: Tensor, tokens1: Tensor, *masks: Tensor) -> Tensors:
-            output = head.compare(torch.cat([tokens0, tokens1]), *masks)
-            return tuple(output[name] for name in OUTPUTS)
-
+        tokens = [_more_points(tokens, 1 + filled) for tokens in (tokens0, tokens1)]
         masks = [_more_points(mask, filled) for mask in (mask0, mask1)]
-        found = self._run(self._part(("compare",), compare), [*tokens, *masks], "pairs")
+        found = self._run(self._part(_compare), [*tokens, *masks], "pairs")
         return cut(dict(zip(OUTPUTS, found, strict=True)), n, n)
 
     @torch.inference_mode()
@@ -117,17 +107,9 @@ class FastNetwork:
         edges0, edges1 = (self._edges(named[f"adjacency{i}"]) for i in "01")
         if edges0 is not None and edges1 is not None:
             named |= {"edges0": edges0, "edges1": edges1}
-        sizes, names = (features0.size, features1.size), tuple(named)
-
-        def match(head: MatchingHead, *tensors: Tensor) -> Tensors:
-            first0, second0, pooled0, first1, second1, pooled1, *given = tensors
-            view0 = Features((first0, second0), pooled0, sizes[0])
-            view1 = Features((first1, second1), pooled1, sizes[1])
-            output = head(view0, view1, dict(zip(names, given, strict=True)))
-            return tuple(output[name] for name in OUTPUTS)
-
         views = [*features0.maps, features0.pooled, *features1.maps, features1.pooled]
-        found = self._run(self._part((sizes, names), match), [*views, *named.values()], "pairs")
+        function = self._part(_match, features0.size, features1.size, tuple(named))
+        found = self._run(function, [*views, *named.values()], "pairs")
         return cut(dict(zip(OUTPUTS, found, strict=True)), n, n)
 
     @torch.inference_mode()
@@ -167,13 +149,14 @@ class FastNetwork:
 
         return encode
 
-    def _part(self, key: tuple[Any, ...], function: TensorFunction) -> TensorFunction:
-        """What a function of a head and tensors does, as a function of tensors alone that is made once for a key."""
+    def _part(self, function: TensorFunction, *settings: Any) -> TensorFunction:
+        """A function of a head, settings and tensors as one of tensors alone, made once for the same settings."""
+        key = function, *settings
         if key not in self._parts:
 
             def run(head: MatchingHead, *tensors: Tensor) -> Tensors:
                 with torch.autocast(self.device.type, self.head_dtype, enabled=self.head_dtype != torch.float32):
-                    return function(head, *tensors)
+                    return function(head, *settings, *tensors)
 
             plain, compiled = partial(run, self.model.head), self._compiled_head
             self._parts[key] = self._fastest(partial(run, compiled), plain) if compiled else self._on_device(plain)
@@ -205,6 +188,27 @@ class FastNetwork:
         torch.cuda.empty_cache()
         parts = [[tensor[s] for tensor in tensors] for s in (slice(0, batch // 2), slice(batch // 2, None))]
         return tuple(torch.cat(halves) for halves in zip(*(self._run(function, p, what) for p in parts), strict=True))
+
+
+def _look(
+    head: MatchingHead, size: tuple[int, int], first: Tensor, second: Tensor, pooled: Tensor,
+    keypoints: Tensor, adjacency: Tensor, edges: Tensor | None = None,
+) -> Tensors:  # fmt: skip
+    return (head.look((Features((first, second), pooled, size), keypoints, adjacency), edges=edges),)
+
+
+def _compare(head: MatchingHead, tokens0: Tensor, tokens1: Tensor, mask0: Tensor, mask1: Tensor) -> Tensors:
+    output = head.compare(torch.cat([tokens0, tokens1]), mask0, mask1)
+    return tuple(output[name] for name in OUTPUTS)
+
+
+def _match(
+    head: MatchingHead, size0: tuple[int, int], size1: tuple[int, int], names: tuple[str, ...], *tensors: Tensor
+) -> Tensors:
+    first0, second0, pooled0, first1, second1, pooled1, *points = tensors
+    view0, view1 = Features((first0, second0), pooled0, size0), Features((first1, second1), pooled1, size1)
+    output = head(view0, view1, dict(zip(names, points, strict=True)))
+    return tuple(output[name] for name in OUTPUTS)
 
 
 class Attempt:
@@ -312,7 +316,7 @@ def _with_settings(function: TensorFunction, device: torch.device) -> TensorFunc
 
 
 def _more_points(value: Tensor, n: int) -> Tensor:
-    """Keypoints (B, N, 2), mask (B, N) or adjacency (B, N, N) filled up to n with points that are not there."""
+    """Keypoints (B, N, 2), tokens (B, N, D), mask (B, N) or adjacency (B, N, N) filled up to n with nothing."""
     more = n - value.shape[1]
     if not more:
         return value

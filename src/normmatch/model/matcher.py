@@ -60,14 +60,25 @@ class MatchingHead(nn.Module):
             drop_path=config.drop_path,
         )
 
+    def forward(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """`look` at both images, then `compare`."""
+        return self.compare(self._look_at_both(features0, features1, points), points["mask0"], points["mask1"])
+
     def describe(
         self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """Unit descriptors of all keypoints after each layer, and the cosine similarity of the last ones."""
+        return self.relate(self._look_at_both(features0, features1, points), points["mask0"], points["mask1"])
+
+    def _look_at_both(
+        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
+    ) -> Tensor:
         view0 = features0, points["keypoints0"], points["adjacency0"]
         view1 = features1, points["keypoints1"], points["adjacency1"]
         edges = torch.cat([points["edges0"], points["edges1"]]) if "edges0" in points else None  # (2B, E, 2)
-        return self.relate(self.look(view0, view1, edges=edges), points["mask0"], points["mask1"])
+        return self.look(view0, view1, edges=edges)  # (2B, 1 + N, D)
 
     def look(self, *views: View, edges: Tensor | None = None) -> Tensor:
         """Images as the transformer sees them, whatever their partners: unit tokens [global; keypoints] (B, 1 + N, D).
@@ -88,17 +99,9 @@ class MatchingHead(nn.Module):
         similarity = (layers0[-1] @ layers1[-1].mT).masked_fill(~valid, 0.0)
         return {"layers0": layers0, "layers1": layers1, "similarity": similarity}
 
-    def forward(
-        self, features0: Features | Nodes, features1: Features | Nodes, points: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """`describe`, then `assign`."""
-        return self._assigned(self.describe(features0, features1, points), points["mask0"], points["mask1"])
-
     def compare(self, tokens: Tensor, mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
-        """`forward` of images that were looked at before, tokens (2B, 1 + N, D) of images 0 and then images 1."""
-        return self._assigned(self.relate(tokens, mask0, mask1), mask0, mask1)
-
-    def _assigned(self, output: dict[str, Tensor], mask0: Tensor, mask1: Tensor) -> dict[str, Tensor]:
+        """`relate`, then `assign`: what `forward` returns, of tokens (2B, 1 + N, D), images 0 before images 1."""
+        output = self.relate(tokens, mask0, mask1)
         similarity = output["similarity"].float()
         return {
             "descriptors0": output["layers0"][-1],

@@ -30,13 +30,15 @@ from normmatch.photographs.points import MAX_BYTES, PointIndex, PointSet, read_p
 from normmatch.photographs.report import make_record
 from normmatch.photographs.views import View, make_square, place_points
 
-REMEMBERED = 400  # images of a list that are neither read nor encoded again: a gigabyte, in all presets about the same
+REMEMBERED = (
+    400  # images of a list that are neither read nor looked at again: a gigabyte, or two with 2,000 points each
+)
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
 MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
 Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
 Record = dict[str, Any]
-Seen = tuple[Task, tuple[View, View]]  # a pair whose images were read
+Read = tuple[Task, tuple[View, View]]  # a pair whose images were read
 Engine = Literal["local", "ray"]
 Format = Literal["jsonl", "parquet"]
 
@@ -104,14 +106,14 @@ def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) ->
         square = read(task[f"image{side}"], None if box is None else tuple(box))
         return place_points(task[f"keypoints{side}"], square)
 
-    def look(task: Task) -> Record | Seen:
+    def read_pair(task: Task) -> Record | Read:
         try:
             return task if "error" in task else (task, (view(task, "0"), view(task, "1")))
         except NormMatchError as error:
             return _failure(task, error)
 
     together = matcher.backend.pair_batch
-    for some in chunks(ahead(look, tasks, together), together):
+    for some in chunks(ahead(read_pair, tasks, together), together):
         records = [item for item in some if isinstance(item, dict)]
         records += _matched(matcher, [item for item in some if not isinstance(item, dict)], options)
         yield from sorted(records, key=lambda record: record["row"])
@@ -121,15 +123,15 @@ def _failure(task: Task, error: NormMatchError) -> Record:
     return {key: task[key] for key in ("row", "image0", "image1")} | {"error": str(error)}
 
 
-def _matched(matcher: Matcher, seen: Sequence[Seen], options: MatchOptions) -> list[Record]:
+def _matched(matcher: Matcher, pairs: Sequence[Read], options: MatchOptions) -> list[Record]:
     try:
-        results = matcher.match_views([views for _, views in seen], **options.choice())
+        results = matcher.match_views([views for _, views in pairs], **options.choice())
     except NormMatchError as error:
-        if len(seen) == 1:
-            return [_failure(seen[0][0], error)]
-        return [record for one in seen for record in _matched(matcher, [one], options)]  # whose is it?
+        if len(pairs) == 1:
+            return [_failure(pairs[0][0], error)]
+        return [record for one in pairs for record in _matched(matcher, [one], options)]  # whose is it?
     records = []
-    for (task, _), result in zip(seen, results, strict=True):
+    for (task, _), result in zip(pairs, results, strict=True):
         first, second = (_point_set(task, side) for side in "01")
         records.append({"row": task["row"], **make_record(first, second, result)})
     return records

@@ -18,15 +18,14 @@ from normmatch.errors import ConfigError, InputError
 from normmatch.photographs.ahead import ahead
 from normmatch.photographs.choose import Result, choose
 from normmatch.photographs.memory import Memory
-from normmatch.photographs.views import MAX_POINTS, Square, View, make_view
+from normmatch.photographs.views import MAX_POINTS, Square, View, ViewKey, make_view
 
 if TYPE_CHECKING:
     from normmatch.model.matcher import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
 VIEW_BATCH = 32  # images that are looked at together, if they have few points
-ViewKey = tuple[bytes, bytes]
-MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer pairs are matched together where they have many points
+MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer go together where they have many points
 
 
 class Pair(NamedTuple):
@@ -51,12 +50,12 @@ class Backend(Protocol):
         """The features of each of the images (B, 3, S, S) uint8."""
         ...
 
-    def look(self, features: Sequence[Any], keypoints: Sequence[np.ndarray], n: int) -> list[Any]:
-        """Each of B encoded images as it is seen with its keypoints (K, 2), K at most n: all that a match needs."""
+    def look(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
+        """Each of B encoded images as it is seen with its keypoints (K, 2): all that a match needs."""
         ...
 
-    def match(self, seen0: Sequence[Any], seen1: Sequence[Any], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at."""
+    def match(self, seen0: Sequence[Any], seen1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at, n the most points."""
         ...
 
 
@@ -171,12 +170,9 @@ class Matcher:
                 "expected as many of each."
             )
         options = self._options(one_to_one, mutual, min_score)
-        views: list[View] = []
-        seen: dict[ViewKey, Any] = {}
         given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
-        for some in chunks(ahead(lambda item: self._view(*item), given, ENCODE_BATCH), ENCODE_BATCH):
-            views += some
-            seen |= self._look([view for view in some if len(view.keypoints) and view.key not in seen])
+        views = list(ahead(lambda item: self._view(*item), given, ENCODE_BATCH))
+        seen = self._look(view for view in views if len(view.keypoints))
         indices = list(itertools.combinations(range(len(views)), 2))
         results: dict[tuple[int, int], Result] = {}
         for chunk in chunks(indices, self.backend.pair_batch):
@@ -203,13 +199,23 @@ class Matcher:
         """The views as the backend sees them, by their keys; of what is remembered nothing is done again."""
         wanted = {view.key: view for view in views}
         seen = self._seen.find(wanted)
-        for fresh in chunks((view for key, view in wanted.items() if key not in seen), VIEW_BATCH):
-            features = self._encode(view.square for view in fresh)
-            for batch, n in _batches([len(view.keypoints) for view in fresh]):
-                chosen = [fresh[i] for i in batch]
-                images, keypoints = [features[view.square.key] for view in chosen], [view.keypoints for view in chosen]
-                seen.update(zip((view.key for view in chosen), self.backend.look(images, keypoints, n), strict=True))
-        self._seen.keep(seen)
+        self._encoded.find(square for square, _ in wanted)  # so that they count as used: their points may move next
+        fresh: dict[bytes, list[View]] = {}  # by image, so that each is encoded once
+        for (square, _), view in wanted.items():
+            if view.key not in seen:
+                fresh.setdefault(square, []).append(view)
+        for some in chunks(fresh.values(), VIEW_BATCH):
+            seen |= self._look_anew(list(itertools.chain(*some)))
+        self._seen.keep({key: seen[key] for key in wanted})
+        return seen
+
+    def _look_anew(self, views: Sequence[View]) -> dict[ViewKey, Any]:
+        features = self._encode(view.square for view in views)
+        seen: dict[ViewKey, Any] = {}
+        for batch in _batches([len(view.keypoints) for view in views], VIEW_BATCH):
+            chosen = [views[i] for i in batch]
+            images, keypoints = [features[view.square.key] for view in chosen], [view.keypoints for view in chosen]
+            seen.update(zip((view.key for view in chosen), self.backend.look(images, keypoints), strict=True))
         return seen
 
     def _encode(self, squares: Iterable[Square]) -> dict[bytes, Any]:
@@ -219,7 +225,7 @@ class Matcher:
         for chunk in chunks((square for key, square in wanted.items() if key not in features), ENCODE_BATCH):
             found = self.backend.encode(np.stack([square.pixels for square in chunk]))
             features.update(zip((square.key for square in chunk), found, strict=True))
-        self._encoded.keep(features)
+        self._encoded.keep({key: features[key] for key in wanted})
         return features
 
     def _match(
@@ -228,9 +234,9 @@ class Matcher:
         """Match views that were looked at, in batches that fit into memory."""
         results: dict[int, Result] = {}
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
-        for batch, n in _batches([max(pair) if min(pair) else 0 for pair in counts]):
+        for batch in _batches([max(pair) if min(pair) else 0 for pair in counts], self.backend.pair_batch):
             seen0, seen1 = ([seen[pairs[i][side].key] for i in batch] for side in (0, 1))
-            similarity, log_assignment = self.backend.match(seen0, seen1, n)
+            similarity, log_assignment = self.backend.match(seen0, seen1)
             for row, i in enumerate(batch):
                 m, k = counts[i]
                 results[i] = choose(similarity[row, :m, :k].copy(), log_assignment[row, :m, :k].copy(), **options)
@@ -272,19 +278,16 @@ def _open_backend(weights: Any, device: str, backend: str, compile: bool, precis
     raise ConfigError(f"backend is {backend!r}, expected torch or onnx.")
 
 
-def _batches(counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Indices of what has points, similar numbers of them together, and up to how many all are filled up."""
+def _batches(counts: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices of what has points, similar numbers of them together, at most `most` and fewer where these are many."""
     batch: list[int] = []
-    n = 0
     for i in sorted((i for i, count in enumerate(counts) if count), key=lambda i: counts[i]):
-        filled = -(-counts[i] // 8) * 8  # few shapes, so torch.compile is calm
-        if batch and (len(batch) + 1) * filled**2 > MAX_CELLS:
-            yield batch, n
+        if batch and (len(batch) == most or (len(batch) + 1) * counts[i] ** 2 > MAX_CELLS):
+            yield batch
             batch = []
         batch.append(i)
-        n = filled
     if batch:
-        yield batch, n
+        yield batch
 
 
 def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

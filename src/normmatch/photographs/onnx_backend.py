@@ -42,7 +42,7 @@ class OnnxBackend:
         compile: False; there is nothing to compile.
     """
 
-    pair_batch = 16
+    pair_batch = 16  # more are no faster on a CPU
 
     def __init__(self, weights: Any, device: str, precision: str, compile: bool) -> None:
         if precision not in ("auto", "float32") or compile:
@@ -61,12 +61,13 @@ class OnnxBackend:
         found = self.encoder.run(ENCODED, {"image": images.astype(np.float32) / 255})
         return [Encoded(*(part.copy() for part in parts)) for parts in zip(*found, strict=True)]
 
-    def look(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray], n: int) -> list[Seen]:
+    def look(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[Seen]:
         """Encoded images with keypoints (K, 2) in pixels of the square; the head does the rest."""
         return [Seen(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]
 
-    def match(self, seen0: Sequence[Seen], seen1: Sequence[Seen], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw."""
+    def match(self, seen0: Sequence[Seen], seen1: Sequence[Seen]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw, n the most points."""
+        n = max(len(item.keypoints) for item in (*seen0, *seen1))
         if n > MAX_POINTS:
             raise InputError(f"An image has more than {MAX_POINTS:,} keypoints; the backend onnx matches no more.")
         size = np.full(2, self.image_size, np.float32)

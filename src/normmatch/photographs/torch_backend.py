@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -16,7 +15,7 @@ from normmatch.model.fast import FastNetwork
 from normmatch.model.matcher import NormMatch
 
 PAIRS_ON_CPU = 16  # matched together: more are no faster
-PAIRS_ON_GPU = 256
+PAIRS_ON_GPU = 64  # there they take hardly longer than one
 
 
 class TorchBackend:
@@ -45,28 +44,23 @@ class TorchBackend:
         return [Features((a.clone(), b.clone()), c.clone(), found.size) for a, b, c in zip(*parts, strict=True)]
 
     @torch.inference_mode()
-    def look(self, features: Sequence[Features], keypoints: Sequence[np.ndarray], n: int) -> list[Tensor]:
-        """Encoded images with keypoints (K, 2), K at most n, in pixels of the square: tokens (1 + K, D) of each."""
-        points = pad_points(keypoints, n)
+    def look(self, features: Sequence[Features], keypoints: Sequence[np.ndarray]) -> list[Tensor]:
+        """Encoded images with keypoints (K, 2) in pixels of the square: tokens (1 + K, D) of each."""
+        points = pad_points(keypoints, max(map(len, keypoints)))
         xy, graphs = (torch.from_numpy(points[key]) for key in ("keypoints", "adjacency"))
         tokens = self.network.look(_stack(features), xy, graphs)  # (B, 1 + n, D)
         return [seen[: 1 + len(xy)].clone() for seen, xy in zip(tokens, keypoints, strict=True)]
 
     @torch.inference_mode()
-    def match(self, seen0: Sequence[Tensor], seen1: Sequence[Tensor], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw."""
-        (tokens0, mask0), (tokens1, mask1) = _fill(seen0, n), _fill(seen1, n)
-        output = self.network.compare(tokens0, tokens1, mask0, mask1)
+    def match(self, seen0: Sequence[Tensor], seen1: Sequence[Tensor]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw, n the most points."""
+        both = [*seen0, *seen1]
+        tokens = pad_sequence(both, batch_first=True)  # (2B, 1 + n, D)
+        mask = np.arange(1, tokens.shape[1]) < np.array([[len(item)] for item in both])  # (2B, n)
+        output = self.network.compare(*tokens.chunk(2), *torch.from_numpy(mask).chunk(2))
         return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
 
 
 def _stack(features: Sequence[Features]) -> Features:
     maps = tuple(torch.cat([item.maps[i] for item in features]) for i in (0, 1))  # (B, C_l, h_l, w_l) each
     return Features((maps[0], maps[1]), torch.cat([item.pooled for item in features]), features[0].size)
-
-
-def _fill(seen: Sequence[Tensor], n: int) -> tuple[Tensor, Tensor]:
-    """Tokens (1 + K, D) of B images filled up to (B, 1 + n, D), and which of the points are real, (B, n)."""
-    tokens = pad_sequence(list(seen), batch_first=True)  # (B, 1 + the largest K, D)
-    mask = np.arange(n) < np.array([[len(item) - 1] for item in seen])  # (B, n)
-    return F.pad(tokens, (0, 0, 0, 1 + n - tokens.shape[1])), torch.from_numpy(mask)

@@ -17,6 +17,8 @@ MIN_SIDE = 8  # pixels of the image or box: less shows nothing that could be mat
 OUTSIDE = 0.25  # how far beyond its border, as a share of the image or box, a keypoint may lie
 EXPECTED = "a path, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a tensor (3, H, W)"
 
+ViewKey = tuple[bytes, bytes]
+
 
 @dataclass(frozen=True, eq=False)
 class Square:
@@ -36,7 +38,7 @@ class View:
     keypoints: np.ndarray  # (N, 2) float32, in pixels of the square
 
     @property
-    def key(self) -> tuple[bytes, bytes]:
+    def key(self) -> ViewKey:
         """Tells equal pixels with equal keypoints."""
         return self.square.key, self.keypoints.tobytes()
 
