@@ -67,7 +67,7 @@ class Matcher:
             backend onnx the folder that `normmatch export` wrote.
         device: auto, cpu, cuda or mps; auto is cuda where there is one.
         backend: what runs the network: torch, or onnx, which needs no torch.
-        compile: compile the network with torch; it pays from a few hundred pairs on.
+        compile: compile the network with torch: minutes, which thousands of pairs one by one on a GPU pay back.
         precision: of the backbone: auto, float32, bfloat16 or float16; auto is the fastest that the device has.
         cache: how many images are remembered, by their content, encoded and with their keypoints.
     """

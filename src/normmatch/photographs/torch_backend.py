@@ -25,7 +25,7 @@ class TorchBackend:
         weights: a network, or what `NormMatch.from_pretrained` takes.
         device: "auto" is cuda where there is one, else cpu.
         precision: of the backbone, see `choose_precision`. The rest is float32.
-        compile: compile the network; it pays from a few hundred pairs on.
+        compile: compile the network: minutes, which thousands of pairs one by one on a GPU pay back.
     """
 
     def __init__(self, weights: str | Path | NormMatch, device: str, precision: str, compile: bool) -> None:
