@@ -201,15 +201,16 @@ class Matcher:
         seen = self._seen.find(wanted)
         self._encoded.find(square for square, _ in wanted)  # so that they count as used: their points may move next
         fresh: dict[bytes, list[View]] = {}  # by image, so that each is encoded once
-        for (square, _), view in wanted.items():
-            if view.key not in seen:
-                fresh.setdefault(square, []).append(view)
+        for key, view in wanted.items():
+            if key not in seen:
+                fresh.setdefault(view.square.key, []).append(view)
         for some in chunks(fresh.values(), VIEW_BATCH):
             seen |= self._look_anew(list(itertools.chain(*some)))
         self._seen.keep({key: seen[key] for key in wanted})
         return seen
 
     def _look_anew(self, views: Sequence[View]) -> dict[ViewKey, Any]:
+        """`_look` at views of a few images of which nothing is remembered with these points."""
         features = self._encode(view.square for view in views)
         seen: dict[ViewKey, Any] = {}
         for batch in _batches([len(view.keypoints) for view in views], VIEW_BATCH):
