@@ -4,15 +4,14 @@ A result is a list of rows; a row is one figure of one way to run the network, i
 times faster that is than the plain network, measured in the same process a moment before.
 """
 
-import itertools
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +29,6 @@ from normmatch.bench.scene import (
 from normmatch.bench.stages import stages
 from normmatch.bench.timing import Timing, measure, peak_memory
 from normmatch.errors import DeviceError
-from normmatch.model.backbone import Features
 from normmatch.model.fast import FastNetwork
 from normmatch.model.matcher import NormMatch
 from normmatch.photographs.matcher import Matcher
@@ -39,7 +37,7 @@ Row = dict[str, Any]
 Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
 Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
 PARTS: tuple[Part, ...] = get_args(Part)
-CACHED_BATCH = 256  # pairs of remembered images that are matched together
+BY_MATCHER = ("cached", "files")  # measured with `Matcher`, whose head is float32
 
 
 def bench_model(
@@ -69,12 +67,14 @@ def bench_model(
             "stages": _stage_rows(network, model, points, seconds),
             "points": _points_curve(network, model, curve, seconds),
             "batches": _batch_curve(run, model, points, batches, seconds),
-            "cached": _cached(network, model, points, images),
+            "cached": _cached(model, variant, points, images, seconds),
             "files": _files(model, variant, points, seconds),
         }
         with _named_warnings(f"{preset}, {name}"):
             agreement = _agreement(run, _plain_runner(plain), model, points)
         for part in parts:
+            if part in BY_MATCHER and variant and variant.head != "float32":
+                continue
             with _named_warnings(f"{preset}, {name}"):
                 found = list(measured[part])
             for row in found:
@@ -171,41 +171,34 @@ def _caller(run: Runner, data: dict[str, Any]) -> Callable[[], Tensor]:
     return lambda: run(data)["matches0"].cpu()
 
 
-def _cached(network: FastNetwork, model: NormMatch, points: int, images: int) -> Iterator[Row]:
-    """All pairs of images that were looked at with their keypoints before, as by `Matcher.match_many`."""
+def _cached(model: NormMatch, variant: Variant | None, points: int, images: int, seconds: float) -> Iterator[Row]:
+    """All pairs of images that are remembered, by `Matcher`: pixels and keypoints in, the matches of every pair out."""
     if images < 2:
         return
-    device = network.device
-    data = make_pairs(model, points, images)
-    features = network.encode(data["image0"][:1])  # one image does: what it shows costs nothing
-    first, second, pooled = (part.expand(images, *part.shape[1:]) for part in (*features.maps, features.pooled))
-    encoded = Features((first, second), pooled, features.size)
-    tokens = network.look(encoded, data["keypoints0"], data["adjacency0"])  # (images, 1 + points, D)
-    mask = data["mask0"].to(device)
-    pairs = torch.tensor(list(itertools.combinations(range(images), 2)), device=device)  # (P, 2)
-
-    def all_pairs() -> None:
-        for chunk in pairs.split(CACHED_BATCH):
-            first, second = chunk.unbind(1)
-            network.compare(tokens[first], tokens[second], mask[first], mask[second])["matches0"].cpu()
-
-    all_pairs()
-    start = time.perf_counter()
-    all_pairs()
-    ms = 1000 * (time.perf_counter() - start)
-    yield _row("cached", Timing(ms, ms, ms, ms, 1), points, len(pairs))
+    device, rng = next(model.parameters()).device, np.random.default_rng(0)
+    matcher = _matcher(model, variant, cache=images)
+    size = matcher.backend.image_size
+    pictures = [rng.integers(0, 256, (size, size, 3), np.uint8) for _ in range(images)]
+    keypoints = [rng.uniform(0, size, (points, 2)) for _ in pictures]
+    timing = measure(lambda: matcher.match_many(pictures, keypoints), device, seconds, warm_up=1, least=3)
+    yield _row("cached", timing, points, images * (images - 1) // 2)
 
 
 def _files(model: NormMatch, variant: Variant | None, points: int, seconds: float) -> Iterator[Row]:
     """Two files to matches, by `Matcher`: nothing is remembered."""
-    device = next(model.parameters()).device
-    how = {"precision": variant.precision, "compile": variant.compile} if variant else {"precision": "float32"}
-    matcher = Matcher(model, device=str(device), cache=0, **how)  # type: ignore[arg-type]
+    device, rng = next(model.parameters()).device, np.random.default_rng(0)
+    matcher = _matcher(model, variant, cache=0)
     with tempfile.TemporaryDirectory() as folder:
         files = write_photographs(Path(folder), 2)
-        keypoints = [(torch.rand(points, 2) * torch.tensor(PHOTOGRAPH)).numpy() for _ in files]
+        keypoints = [rng.uniform(0, PHOTOGRAPH, (points, 2)) for _ in files]
         timing = measure(lambda: matcher.match(*files, *keypoints), device, seconds)
     yield _row("files", timing, points, 1)
+
+
+def _matcher(model: NormMatch, variant: Variant | None, cache: int) -> Matcher:
+    device = str(next(model.parameters()).device)
+    precision, compile = (variant.precision, variant.compile) if variant else ("float32", False)
+    return Matcher(model, device=device, precision=precision, compile=compile, cache=cache)
 
 
 def _agreement(run: Runner, plain: Runner, model: NormMatch, points: int, pairs: int = 4) -> float:

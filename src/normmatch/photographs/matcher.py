@@ -55,7 +55,10 @@ class Backend(Protocol):
         ...
 
     def match(self, seen0: Sequence[Any], seen1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at, n the most points."""
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at, n the most points.
+
+        Where a pair has fewer points its log-assignment is -inf.
+        """
         ...
 
 
@@ -237,13 +240,12 @@ class Matcher:
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
         for batch in _batches([max(pair) if min(pair) else 0 for pair in counts], self.backend.pair_batch):
             seen0, seen1 = ([seen[pairs[i][side].key] for i in batch] for side in (0, 1))
-            similarity, log_assignment = self.backend.match(seen0, seen1)
-            for row, i in enumerate(batch):
-                m, k = counts[i]
-                results[i] = choose(similarity[row, :m, :k].copy(), log_assignment[row, :m, :k].copy(), **options)
+            found = choose(*self.backend.match(seen0, seen1), [counts[i] for i in batch], **options)
+            results.update(zip(batch, found, strict=True))
         for i, shape in enumerate(counts):
             if i not in results:  # no point on a side: nothing to match
-                results[i] = choose(np.zeros(shape, np.float32), np.zeros(shape, np.float32), **options)
+                nothing = np.zeros((1, *shape), np.float32)
+                (results[i],) = choose(nothing, nothing, [shape], **options)
         return [results[i] for i in range(len(pairs))]
 
 
