@@ -1,5 +1,6 @@
 """Matching photographs: what goes in, what comes out, what is remembered, and that nothing depends on the company."""
 
+import copy
 import subprocess
 import sys
 from dataclasses import replace
@@ -171,6 +172,21 @@ def test_match_many_sees_each_image_once(matcher: Matcher, monkeypatch: pytest.M
         assert_same(result, expected)
     with pytest.raises(InputError, match="4 images, 3 sets of keypoints"):
         matcher.match_many(images, keypoints[:3])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compile", [False, True])
+def test_the_same_on_a_gpu(model: NormMatch, matcher: Matcher, compile: bool) -> None:
+    images, keypoints = [photograph(i) for i in range(5)], [points(i, n) for i, n in enumerate((3, 12, 20, 0, 7))]
+    expected = matcher.match_many(images, keypoints)
+    on_gpu = Matcher(copy.deepcopy(model), device="cuda", precision="float32", compile=compile)
+    for _ in range(2):  # the second time from what is remembered
+        results = on_gpu.match_many(images, keypoints)
+        assert results.keys() == expected.keys()
+        for key, result in results.items():
+            np.testing.assert_allclose(result["similarity"], expected[key]["similarity"], atol=5e-3)  # TF32
+        found, wanted = (np.concatenate([r[key]["matches0"] for key in expected]) for r in (results, expected))
+        assert np.mean(found == wanted) > 0.9
 
 
 def test_of_many_an_image_given_twice_is_encoded_once(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
