@@ -33,15 +33,15 @@ class CudaGraphs:
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype, a.device) for a in arguments)
         with self.lock, torch.cuda.device(self.device):
-            if key not in self.recordings:
-                self.recordings[key] = self._record(arguments)
-                if len(self.recordings) > KEPT:
-                    self.recordings.popitem(last=False)
-            self.recordings.move_to_end(key)
-            graph, inputs, outputs = self.recordings[key]
-            inputs.fill(arguments)
-            graph.replay()
-            return tuple(output.clone() for output in outputs)
+            recording = self.recordings.pop(key, None) or self._record(arguments)
+            self.recordings[key] = recording  # the last that was used
+            if len(self.recordings) > KEPT:
+                self.recordings.popitem(last=False)
+            recording.inputs.fill(arguments)
+            recording.graph.replay()
+            results = tuple(map(torch.empty_like, recording.outputs))
+            _copy(results, recording.outputs)
+            return results
 
     def _record(self, arguments: tuple[Tensor, ...]) -> "Recording":
         inputs = Inputs(arguments, self.device)
@@ -64,34 +64,29 @@ class Inputs:
     """Where a recording reads its arguments. Those on the CPU travel in one parcel: a copy each takes longer."""
 
     def __init__(self, arguments: Sequence[Tensor], device: torch.device) -> None:
-        on_cpu = [a for a in arguments if _packable(a)]
-        size = sum(map(_room, on_cpu))
+        on_cpu = [i for i, a in enumerate(arguments) if _packable(a)]
+        packed = [arguments[i] for i in on_cpu]
+        size = sum(map(_room, packed))
         self.parcel = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self.arrived = torch.empty(size, dtype=torch.uint8, device=device)
-        self.packed = [part.numpy() for part in _unpack(self.parcel, on_cpu)]
-        unpacked = iter(_unpack(self.arrived, on_cpu))
+        self.packed = list(zip(on_cpu, (part.numpy() for part in _unpack(self.parcel, packed)), strict=True))
+        unpacked = dict(zip(on_cpu, _unpack(self.arrived, packed), strict=True))
         self.places = [
-            next(unpacked) if _packable(a) else torch.empty(a.shape, dtype=a.dtype, device=device) for a in arguments
+            unpacked[i] if i in unpacked else torch.empty(a.shape, dtype=a.dtype, device=device)
+            for i, a in enumerate(arguments)
         ]
+        self.others = [i for i in range(len(arguments)) if i not in unpacked]
         self.sent = torch.cuda.Event()
 
     def fill(self, arguments: Sequence[Tensor]) -> None:
-        """Copy the arguments to their places; those that are on the device already in one kernel for all of a type."""
-        on_cpu = [a.numpy() for a in arguments if _packable(a)]
-        if on_cpu:
+        """Copy the arguments to their places."""
+        if self.packed:
             self.sent.synchronize()  # the last parcel must have left before it is packed anew
-            for packed, array in zip(self.packed, on_cpu, strict=True):
-                np.copyto(packed, array)  # torch would share it among threads, which wait where the cores are busy
+            for i, array in self.packed:
+                np.copyto(array, arguments[i].numpy())  # torch would share it among threads, which wait on busy cores
             self.arrived.copy_(self.parcel, non_blocking=True)
             self.sent.record()
-        groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-        for place, value in zip(self.places, arguments, strict=True):
-            if not _packable(value):
-                places, values = groups.setdefault(value.dtype, ([], []))
-                places.append(place)
-                values.append(value)
-        for group in groups.values():
-            torch._foreach_copy_(*group, non_blocking=True)
+        _copy([self.places[i] for i in self.others], [arguments[i] for i in self.others])
 
 
 class Recording(NamedTuple):
@@ -100,6 +95,17 @@ class Recording(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: Inputs
     outputs: tuple[Tensor, ...]
+
+
+def _copy(places: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy values to their places, on the device in one kernel for all of a type: the starts are what takes time."""
+    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for place, value in zip(places, values, strict=True):
+        group = groups.setdefault(value.dtype, ([], []))
+        group[0].append(place)
+        group[1].append(value)
+    for group in groups.values():
+        torch._foreach_copy_(*group, non_blocking=True)
 
 
 def _packable(tensor: Tensor) -> bool:

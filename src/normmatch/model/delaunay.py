@@ -28,11 +28,14 @@ def delaunay(keypoints: np.ndarray) -> np.ndarray:
         return complete
     corners = order[triangulation.simplices]  # (T, 3)
     sides = corners[:, [[0, 1], [1, 2], [2, 0]]]  # (T, 3, 2)
+    linked = _linked(sides, n)
     long = _long_sides_of_flat_triangles(keypoints[sides].astype(np.float64))  # (T, 3)
+    if not long.any():
+        return linked
     flat = long.any(1)  # (T,)
     if flat.all():  # nearly on a line
         return complete
-    return _linked(sides[~flat], n) | _linked(sides, n) & ~_linked(sides[long], n)
+    return _linked(sides[~flat], n) | linked & ~_linked(sides[long], n)
 
 
 def _long_sides_of_flat_triangles(sides: np.ndarray) -> np.ndarray:
@@ -42,8 +45,9 @@ def _long_sides_of_flat_triangles(sides: np.ndarray) -> np.ndarray:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         way = sides[:, :, 1] - sides[:, :, 0]  # (T, 3, 2)
-        length = (way**2).sum(2)  # (T, 3), squared
-        area = np.abs(way[:, 0, 0] * way[:, 1, 1] - way[:, 0, 1] * way[:, 1, 0])  # (T,), twice: height times base
+        x, y = way[:, :, 0], way[:, :, 1]
+        length = x * x + y * y  # (T, 3), squared
+        area = np.abs(x[:, 0] * y[:, 1] - y[:, 0] * x[:, 1])  # (T,), twice: height times base
         return (area < FLAT * length.max(1))[:, None] & (2 * length > length.sum(1, keepdims=True))
 
 

@@ -12,7 +12,10 @@ def delaunay_batch(keypoints: Tensor, mask: Tensor) -> Tensor:
     points, valid = keypoints.detach().cpu().numpy(), mask.cpu().numpy()
     adjacency = np.zeros((*valid.shape, valid.shape[1]), dtype=bool)
     for graph, xy, keep in zip(adjacency, points, valid, strict=True):
-        graph[np.ix_(keep, keep)] = delaunay(xy[keep])
+        if keep.all():
+            graph[:] = delaunay(xy)
+        else:
+            graph[np.ix_(keep, keep)] = delaunay(xy[keep])
     return torch.from_numpy(adjacency).to(keypoints.device)
 
 

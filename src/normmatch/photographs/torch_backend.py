@@ -15,7 +15,7 @@ from normmatch.model.fast import FastNetwork
 from normmatch.model.matcher import NormMatch
 
 PAIRS_ON_CPU = 16  # matched together: more are no faster
-PAIRS_ON_GPU = 64  # there starting the kernels takes the time, of one pair or of many
+PAIRS_ON_GPU = 256  # there starting the kernels takes the time, of one pair or of many
 
 
 class TorchBackend:
