@@ -24,6 +24,7 @@ from normmatch.model.backbone import Features, compiled_parts
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
 from normmatch.model.spline import MANY_POINTS, edge_list
+from normmatch.model.transformer import Attention
 from normmatch.model.window_attention import keep_biases, use_window_kernel
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -288,9 +289,13 @@ def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
     compiled = _same_weights(head)
     if device.type == "cuda":
         with suppress(ModuleNotFoundError):  # of triton; the compiler will say that it is missing
+            from normmatch.model.attention_kernel import fused_attend
             from normmatch.model.sinkhorn_kernel import fused_alternate
 
             compiled.alternate = fused_alternate
+            for module in compiled.modules():
+                if isinstance(module, Attention):
+                    module.attend = fused_attend
     for part in compiled.compiled_parts():
         part.compile(dynamic=False)
     compiled.assign = torch.compile(compiled.assign, dynamic=False)

@@ -49,16 +49,30 @@ class UnitLinear(nn.Linear):
         self.weight.copy_(F.normalize(self.weight, dim=self.unit_dim))
 
 
-class Attention(nn.Module):
-    """Multi-head attention of queries x over a context; in the normalized kind q and k are unit vectors.
+def attend(q: Tensor, kv: Tensor, s: Tensor | None, mask: Tensor, num_heads: int) -> Tensor:
+    """Attend from q (B, T, D) to the valid tokens, mask (B, S), of kv (B, S, 2D); returns (B, T, D).
 
-    normalized:  softmax(sqrt(d) (s norm(q)) . (s norm(k))) v,  d the width of a head, s learned, starting at 1
-    vanilla:     softmax(q . k / sqrt(d)) v
+    normalized:  softmax(sqrt(d) (s norm(q)) . (s norm(k))) v,  d the width of a head, s (D,) learned
+    vanilla:     softmax(q . k / sqrt(d)) v,  without s
     """
+    q = q.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, heads, T, d)
+    k, v = kv.unflatten(-1, (2, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, heads, S, d) each
+    scale = None  # 1 / sqrt(d)
+    if s is not None:
+        s = s.view(num_heads, 1, -1)  # (heads, 1, d)
+        q, k = (s * norm(q)).to(v.dtype), (s * norm(k)).to(v.dtype)
+        scale = q.shape[-1] ** 0.5
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :], scale=scale)
+    return y.transpose(1, 2).flatten(2)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of queries x over a context, see `attend`; the normalized kind's s starts at 1."""
 
     def __init__(self, dim: int, num_heads: int, normalized: bool) -> None:
         super().__init__()
         self.num_heads, self.normalized = num_heads, normalized
+        self.attend = attend  # compiled for a GPU it is one kernel
         if normalized:
             self.q, self.kv = UnitLinear(dim, dim, "in"), UnitLinear(dim, 2 * dim, "in")
             self.out = UnitLinear(dim, dim, "out")
@@ -68,15 +82,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         """Attend from x (B, T, D) to the valid tokens, mask (B, S), of context (B, S, D)."""
-        q = self.q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, heads, T, d)
-        k, v = self.kv(context).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, heads, S, d) each
-        scale = None  # 1 / sqrt(d)
-        if self.normalized:
-            s = self.s_qk().view(self.num_heads, 1, -1)  # (heads, 1, d)
-            q, k = (s * norm(q)).to(v.dtype), (s * norm(k)).to(v.dtype)
-            scale = q.shape[-1] ** 0.5
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :], scale=scale)
-        return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
+        s = self.s_qk() if self.normalized else None
+        return self.out(self.attend(self.q(x), self.kv(context), s, mask, self.num_heads))  # (B, T, D)
 
 
 class SwiGLU(nn.Module):

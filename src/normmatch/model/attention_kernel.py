@@ -1,0 +1,63 @@
+"""The head's attention as one GPU kernel, for up to 64 tokens: unit queries and keys, softmax, values.
+
+Such a sequence fits into one program. General kernels take longer here to find their way than to do the work, and need
+others before them for the unit vectors and the mask.
+"""
+
+import math
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from normmatch.model.transformer import attend
+
+MOST_TOKENS = 64  # more do not fit into the shared memory of every GPU
+MANY = 256  # heads of all images: with fewer, an image's queries are shared among programs, or most of a GPU would rest
+
+
+def fused_attend(q: Tensor, kv: Tensor, s: Tensor | None, mask: Tensor, num_heads: int) -> Tensor:
+    """`attend`, in one kernel where it is the normalized kind and tokens are few; without gradients."""
+    (batch, queries, dim), keys = q.shape, kv.shape[1]
+    if s is None or keys > MOST_TOKENS:
+        return attend(q, kv, s, mask, num_heads)
+    width = dim // num_heads
+    together = min(_room(queries), MOST_TOKENS) if batch * num_heads >= MANY else 16
+    out = q.new_empty(q.shape)
+    _attend[(batch * num_heads, triton.cdiv(queries, together))](
+        q.contiguous(), kv.contiguous(), s.contiguous(), mask.contiguous(), out, queries, keys, num_heads,
+        width**0.5 * math.log2(math.e), width, together, _room(keys), _room(width), num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def _room(count: int) -> int:
+    """What a matrix product on a GPU takes for so many rows or columns: a power of two, at least 16."""
+    return max(16, 1 << (count - 1).bit_length())
+
+
+@triton.jit
+def _attend(  # type: ignore[no-untyped-def]
+    q, kv, s, mask, out, queries, keys, heads,
+    scale: tl.constexpr, width: tl.constexpr, QUERIES: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Queries i of one head of one image over all its keys j; e^x is 2^x here, which GPUs have."""
+    image, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    i, j, d = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES), tl.arange(0, N), tl.arange(0, D)
+    here_i, here_j = (i < queries)[:, None] & (d < width), (j < keys)[:, None] & (d < width)
+    row = heads * width
+    rows = (image * queries + i[:, None]) * row + head * width + d  # (QUERIES, D)
+    columns = (image * keys + j[:, None]) * 2 * row + head * width + d  # (N, D)
+    valid = tl.load(mask + image * keys + j, j < keys, 0) != 0  # (N,)
+
+    factor = tl.load(s + head * width + d, d < width, 0.0).to(tl.float32)  # (D,)
+    x = tl.load(q + rows, here_i, 0.0).to(tl.float32)  # (QUERIES, D)
+    x *= factor * (scale / tl.maximum(tl.sqrt(tl.sum(x * x, 1)), 1e-12))[:, None]
+    k = tl.load(kv + columns, here_j, 0.0).to(tl.float32)  # (N, D)
+    k *= factor / tl.maximum(tl.sqrt(tl.sum(k * k, 1)), 1e-12)[:, None]
+    v = tl.load(kv + columns + row, here_j, 0.0).to(tl.float32)
+
+    logits = tl.where(valid, tl.dot(x, tl.trans(k), input_precision="tf32x3"), -1e30)  # (QUERIES, N)
+    p = tl.exp2(logits - tl.max(logits, 1)[:, None])
+    y = tl.dot(p, v, input_precision="tf32x3") / tl.sum(p, 1)[:, None]  # (QUERIES, D)
+    tl.store(out + rows, y.to(out.dtype.element_ty), here_i)
