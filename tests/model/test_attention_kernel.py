@@ -57,10 +57,10 @@ def test_one_kernel_is_many_on_a_gpu() -> None:
     compare((2, 33, 33), 5, 64, "cuda", torch.bfloat16)
 
 
-@pytest.mark.parametrize("s", [None, torch.ones(8)])
-def test_what_does_not_fit_is_done_the_plain_way(s: torch.Tensor | None) -> None:
-    from normmatch.model.attention_kernel import MOST_TOKENS, fused_attend
+@pytest.mark.parametrize(("tokens", "width", "normalized"), [(65, 8, True), (4, 65, True), (4, 8, False)])
+def test_what_does_not_fit_is_done_the_plain_way(tokens: int, width: int, normalized: bool) -> None:
+    from normmatch.model.attention_kernel import fused_attend
 
-    n = MOST_TOKENS + 1 if s is not None else 4
-    given = torch.rand(1, n, 8), torch.rand(1, n, 16), s, torch.ones(1, n, dtype=torch.bool), 2
+    q, kv, mask = torch.rand(1, tokens, 2 * width), torch.rand(1, tokens, 4 * width), torch.ones(1, tokens) > 0
+    given = q, kv, torch.ones(2 * width) if normalized else None, mask, 2
     torch.testing.assert_close(fused_attend(*given), attend(*given))

@@ -23,18 +23,16 @@ class Timing:
     runs: int
 
 
-def measure(
-    function: Callable[[], Any], device: torch.device, seconds: float, *, warm_up: int = WARM_UP, least: int = LEAST
-) -> Timing:
+def measure(function: Callable[[], Any], device: torch.device, seconds: float) -> Timing:
     """Time a function for about so many seconds. On a GPU a run ends when the device has done all of it."""
-    for _ in range(warm_up):
+    for _ in range(WARM_UP):
         function()
     once = _once_cuda if device.type == "cuda" else _once_cpu
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while len(times) < least or (len(times) < MOST and time.perf_counter() < end):
+    while len(times) < LEAST or (len(times) < MOST and time.perf_counter() < end):
         times.append(once(function))
     median, low, high = np.percentile(times, (50, 10, 90)).tolist()
     return Timing(median, low, high, min(times), len(times))

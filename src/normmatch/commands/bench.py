@@ -72,7 +72,7 @@ def model(
         seconds: about how long each figure is measured
         compile: measure compiled networks as well
         precisions: of the backbone; on cuda bfloat16 and float16, else float32 and what auto chooses, if not given
-        heads: precisions of the rest, for compiled networks
+        heads: precisions of the rest, for compiled networks; cached and files are measured with float32 alone
         parts: what to measure; the compiler takes most of the time
         weights: a weights file in place of random weights, for the share of equal matches; with one preset
         out: a folder for speed.json, speed.md and speed.png

@@ -1,7 +1,8 @@
-"""The head's attention as one GPU kernel, for up to 64 tokens: unit queries and keys, softmax, values.
+"""The head's attention as one GPU kernel: unit queries and keys, softmax, values.
 
-Such a sequence fits into one program. General kernels take longer here to find their way than to do the work, and need
-others before them for the unit vectors and the mask.
+For up to 64 tokens (compiled networks see 33 for 32 points, then 65) and heads of up to 64 channels: such a sequence
+fits into one program. General kernels take longer here to find their way than to do the work, and need others before
+them for the unit vectors and the mask.
 """
 
 import math
@@ -12,16 +13,16 @@ from torch import Tensor
 
 from normmatch.model.transformer import attend
 
-MOST_TOKENS = 64  # more do not fit into the shared memory of every GPU
+MOST_TOKENS = MOST_CHANNELS = 64  # more do not fit into the shared memory of every GPU
 MANY = 256  # heads of all images: with fewer, an image's queries are shared among programs, or most of a GPU would rest
 
 
 def fused_attend(q: Tensor, kv: Tensor, s: Tensor | None, mask: Tensor, num_heads: int) -> Tensor:
-    """`attend`, in one kernel where it is the normalized kind and tokens are few; without gradients."""
+    """`attend`, in one kernel where it is the normalized kind and fits; without gradients."""
     (batch, queries, dim), keys = q.shape, kv.shape[1]
-    if s is None or keys > MOST_TOKENS:
-        return attend(q, kv, s, mask, num_heads)
     width = dim // num_heads
+    if s is None or keys > MOST_TOKENS or width > MOST_CHANNELS:
+        return attend(q, kv, s, mask, num_heads)
     together = min(_room(queries), MOST_TOKENS) if batch * num_heads >= MANY else 16
     out = q.new_empty(q.shape)
     _attend[(batch * num_heads, triton.cdiv(queries, together))](

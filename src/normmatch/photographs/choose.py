@@ -46,7 +46,7 @@ def choose(
                 "matches1": matches1[i, :n].copy(),
                 "matching_scores0": scores0[i, :m].copy(),
                 "matching_scores1": scores1[i, :n].copy(),
-                "matches": np.array([rows, matches0[i, rows]]).T,  # (K, 2)
+                "matches": np.column_stack([rows, matches0[i, rows]]),  # (K, 2)
                 "scores": scores0[i, rows],  # (K,)
                 "similarity": similarity[i, :m, :n].copy(),
                 "log_assignment": log_assignment[i, :m, :n].copy(),
@@ -66,10 +66,10 @@ def low_scores(result: Result, min_score: float) -> bool:
 
 
 def _best(log_assignment: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The column of the largest assignment of each row and the row's largest score, as in model/assignment.py."""
+    """The column of the largest assignment of each row, -1 where there is none, and the row's largest score."""
     if 0 in scores.shape:
         return np.full(scores.shape[:2], -1, np.int64), np.zeros(scores.shape[:2], np.float32)
-    return log_assignment.argmax(2), scores.max(2)
+    return np.where(np.isneginf(log_assignment.max(2)), -1, log_assignment.argmax(2)), scores.max(2)
 
 
 def _hungarian(

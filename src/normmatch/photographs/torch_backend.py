@@ -55,8 +55,9 @@ class TorchBackend:
     def match(self, seen0: Sequence[Tensor], seen1: Sequence[Tensor]) -> tuple[np.ndarray, np.ndarray]:
         """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw, n the most points."""
         both = [*seen0, *seen1]
-        place = {seen: i for i, seen in enumerate(dict.fromkeys(both))}  # an image may be in many of the pairs
-        tokens = pad_sequence(list(place), batch_first=True)[[place[seen] for seen in both]]  # (2B, 1 + n, D)
+        unique = list(dict.fromkeys(both))  # an image may be in many pairs; tensors are told apart by identity
+        place = {seen: i for i, seen in enumerate(unique)}
+        tokens = pad_sequence(unique, batch_first=True)[[place[seen] for seen in both]]  # (2B, 1 + n, D)
         mask = np.arange(1, tokens.shape[1]) < np.array([[len(item)] for item in both])  # (2B, n)
         output = self.network.compare(*tokens.chunk(2), *torch.from_numpy(mask).chunk(2))
         return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
