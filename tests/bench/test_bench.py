@@ -1,5 +1,6 @@
 """The benchmarks: every figure is there, compared with the plain network, and written down with its origin."""
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,17 @@ from PIL import Image
 
 from normmatch.bench import report
 from normmatch.bench.model import _batch_curve, bench_model
-from normmatch.bench.scene import Variant, make_model, make_network, make_pairs, make_plain, variants
+from normmatch.bench.scene import Variant, make_model, make_network, make_pairs, make_plain, variants, write_photographs
+from normmatch.bench.stages import stages
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
 from normmatch.cli import main
 from normmatch.config import PRESETS
 from normmatch.errors import ConfigError, DeviceError
+from normmatch.model.assignment import alternate
 from normmatch.model.fast import FastNetwork
+from normmatch.model.matcher import MatchingHead
+from normmatch.model.transformer import Attention, attend
 from normmatch.training.step import TrainStep
 
 CPU = torch.device("cpu")
@@ -43,6 +48,32 @@ def test_matcher_is_not_timed_with_a_head_that_it_does_not_have() -> None:
     rows = list(bench_model("tiny", CPU, [Variant("float32", "bfloat16")], **how))  # type: ignore[arg-type]
     assert [row["what"] for row in rows if row["variant"] == "plain"] == ["pair", "cached", "files"]
     assert [row["what"] for row in rows if row["variant"] != "plain"] == ["pair"]
+
+
+def test_stages_of_a_compiled_network_have_its_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Here their stand-ins: what a head for a GPU would call."""
+    called = set()
+
+    def stand_in(name: str, plain: Any) -> Any:
+        return lambda *arguments: called.add(name) or plain(*arguments)
+
+    def with_stand_ins(head: MatchingHead, device: torch.device) -> MatchingHead:
+        fused = copy.deepcopy(head)
+        fused.alternate = stand_in("Sinkhorn", alternate)
+        for module in fused.modules():
+            if isinstance(module, Attention):
+                module.attend = stand_in("attention", attend)
+        return fused
+
+    network = FastNetwork(make_model("tiny", CPU))
+    network.compile = True
+    monkeypatch.setattr(network, "_fastest", lambda compiled, plain: plain)
+    monkeypatch.setattr("normmatch.bench.stages.with_kernels", with_stand_ins)
+    functions = stages(network, network.model, 6, write_photographs(tmp_path, 2))
+    for name, kernel in (("transformer", "attention"), ("Sinkhorn and decoding", "Sinkhorn")):
+        called.clear()
+        functions[name]()
+        assert called == {kernel}
 
 
 def test_figures_are_compared_with_the_plain_network(rows: list[dict[str, Any]]) -> None:

@@ -21,9 +21,10 @@ from torch.nn import Parameter
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, DeviceError, InputError
 from normmatch.model import fast as fast_module
-from normmatch.model import spline
+from normmatch.model import spline, transformer
+from normmatch.model.assignment import alternate
 from normmatch.model.backbone import compiled_parts, make_backbone
-from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision
+from normmatch.model.fast import Attempt, FastNetwork, bucket, choose_precision, with_kernels
 from normmatch.model.matcher import cut, equal_points
 from normmatch.model.window_attention import FusedWindowAttention, attend, keep_biases, use_window_kernel
 from tests.swin import wake
@@ -265,6 +266,21 @@ def test_large_windows_fused_attend_kernel() -> None:
     use_window_kernel(backbone)
     chosen = [m.attend is fused_attend for m in backbone.modules() if isinstance(m, FusedWindowAttention)]
     assert chosen == [True] * 4 + [False] * 8
+
+
+def test_a_head_for_a_gpu_has_kernels_and_the_same_weights() -> None:
+    pytest.importorskip("triton")
+    from normmatch.model.attention_kernel import fused_attend
+    from normmatch.model.sinkhorn_kernel import fused_alternate
+
+    head = NormMatch(PRESETS["tiny"]).head
+    fused = with_kernels(head, torch.device("cuda"))
+    assert fused.alternate is fused_alternate
+    assert {m.attend for m in fused.modules() if isinstance(m, transformer.Attention)} == {fused_attend}
+    for model in (head, with_kernels(head, torch.device("cpu"))):
+        assert model.alternate is alternate
+        assert {m.attend for m in model.modules() if isinstance(m, transformer.Attention)} == {transformer.attend}
+    assert all(a is b for a, b in zip(fused.parameters(), head.parameters(), strict=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

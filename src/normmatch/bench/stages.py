@@ -10,9 +10,9 @@ from torch import Tensor
 
 from normmatch.bench.scene import make_pairs
 from normmatch.model.delaunay import pad_points
-from normmatch.model.fast import FastNetwork, bucket
+from normmatch.model.fast import FastNetwork, bucket, with_kernels
 from normmatch.model.graph import pseudo_coordinates
-from normmatch.model.matcher import MatchingHead, NormMatch
+from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import node_features
 from normmatch.model.transformer import norm
 from normmatch.photographs.views import make_view
@@ -33,8 +33,8 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
     both = {key: value.to(device) for key, value in _tensors(pad_points(keypoints, n)).items()}
     images = torch.cat([data["image0"], data["image1"]])
     features = fast.encode(images)
-    head, mask, adjacency = fast.model.head, both["mask"], both["adjacency"]
-    fastest_head = fast._compiled_head or head
+    head = with_kernels(fast.model.head, device) if fast.compile else fast.model.head
+    mask, adjacency = both["mask"], both["adjacency"]
     tokens_mask = F.pad(mask, (1, 0), value=True)  # (2, 1 + n)
 
     def sample(first: Tensor, second: Tensor, xy: Tensor) -> Tensors:
@@ -47,7 +47,7 @@ def stages(fast: FastNetwork, model: NormMatch, points: int, files: list[Path]) 
         return (head.transformer(tokens, mask)[-1],)
 
     def assign(similarity: Tensor, mask: Tensor) -> Tensors:
-        return tuple(MatchingHead.assign(fastest_head, similarity, mask[:1], mask[1:]).values())
+        return tuple(head.assign(similarity, mask[:1], mask[1:]).values())
 
     def run(function: Callable[..., Tensors], *tensors: Tensor) -> tuple[Callable[[], Tensors], Tensors]:
         def arithmetic(*tensors: Tensor) -> Tensors:

@@ -284,21 +284,27 @@ def _same_weights(module: Any) -> Any:
     return copy.deepcopy(module, {id(t): t for t in (*module.parameters(), *module.buffers())})
 
 
-def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
-    """A copy that shares the weights, each part compiled by itself."""
-    compiled = _same_weights(head)
+def with_kernels(head: MatchingHead, device: torch.device) -> MatchingHead:
+    """A copy that shares the weights, to be compiled: on a GPU some of its parts are kernels of their own."""
+    fused = _same_weights(head)
     if device.type == "cuda":
         with suppress(ModuleNotFoundError):  # of triton; the compiler will say that it is missing
             from normmatch.model.attention_kernel import fused_attend
             from normmatch.model.sinkhorn_kernel import fused_alternate
 
-            compiled.alternate = fused_alternate
-            for module in compiled.modules():
+            fused.alternate = fused_alternate
+            for module in fused.modules():
                 if isinstance(module, Attention):
                     module.attend = fused_attend
+    return fused
+
+
+def _compile_head(head: MatchingHead, device: torch.device) -> MatchingHead:
+    """`with_kernels`, each part compiled by itself."""
+    compiled = with_kernels(head, device)
     for part in compiled.compiled_parts():
         part.compile(dynamic=False)
-    compiled.assign = torch.compile(compiled.assign, dynamic=False)
+    compiled.assign = torch.compile(compiled.assign, dynamic=False)  # type: ignore[method-assign]
     return compiled
 
 
