@@ -2,7 +2,7 @@
 
 import pytest
 
-from normmatch.cli import main
+from normmatch.commands import main
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:

@@ -20,12 +20,13 @@ from torch import Tensor, nn
 import normmatch
 from normmatch import PRESETS, NormMatch
 from normmatch.config import AugmentConfig, LossConfig
-from normmatch.data.crops import crop_keypoints, resize_crop
-from normmatch.data.pairs import KeypointPair, collate
-from normmatch.data.transforms import fit_plan, make_plan, paint
-from normmatch.losses import MatchingLoss
+from normmatch.datasets.batches import collate
+from normmatch.datasets.types import KeypointPair
+from normmatch.geometry import crop_keypoints, resize_crop
 from normmatch.model.sampling import sample
 from normmatch.model.transformer import NormalizedLayer, UnitLinear
+from normmatch.training.augmentation import fit_plan, make_plan, paint
+from normmatch.training.losses import MatchingLoss
 from tests.command_line import run
 
 SOURCE = Path(normmatch.__file__).parent
@@ -108,7 +109,7 @@ def test_promise_2_permuting_keypoints_permutes_the_answer(model: NormMatch) -> 
 
 
 def test_promise_2_pairs_are_shown_shuffled_on_both_sides() -> None:
-    from normmatch.data.pairs import pair_points
+    from normmatch.datasets.types import pair_points
 
     names = tuple("abcdefgh")
     points = np.arange(16, dtype=np.float32).reshape(8, 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from normmatch import Matcher
-from tests.photographs.scene import photograph, points, tiny_model
+from tests.matching.scene import photograph, points, tiny_model
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,11 +16,12 @@ import torch
 from packaging.requirements import Requirement
 from PIL import Image
 
-from normmatch import PRESETS, NormMatch, cli
+from normmatch import PRESETS, NormMatch
+from normmatch.commands import main
 from normmatch.config import TrainConfig
 from normmatch.extras import EXTRAS
-from normmatch.photographs.samples import copy_samples, get_sample
-from tests.data import layouts
+from normmatch.matching.samples import copy_samples, get_sample
+from tests.datasets import layouts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -101,7 +102,7 @@ def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(ROOT / "src").as_posix() for path in source} <= files
     assert {"normmatch/weights/small.safetensors", "normmatch/page/static/index.html"} <= files
-    assert "normmatch = normmatch.cli:main" in text["entry_points.txt"]
+    assert "normmatch = normmatch.commands:main" in text["entry_points.txt"]
     metadata = Parser().parsestr(text["METADATA"])
     offered = {extra: set() for extra in metadata.get_all("Provides-Extra")}
     for line in metadata.get_all("Requires-Dist"):
@@ -138,9 +139,9 @@ def test_python() -> None:
 
 def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples, match, *_ = commands("photos")
-    cli.main(samples)
+    main(samples)
     assert "6 of the 6 points with a namesake were matched with it" in capsys.readouterr().out
-    cli.main(match)
+    main(match)
     out = capsys.readouterr().out
     assert all(name in out for name in ("L_Eye", "R_EarBase", "Throat"))
     (entry,) = json.loads(blocks("json")[0])["images"]
@@ -154,13 +155,13 @@ def test_many_photographs(tiny: list[str]) -> None:
     copy_samples([get_sample(title) for title in ("cheetah", "lion", "cub")], Path("photos"))
     *_, local, on_ray, propagate = commands("photos")
     assert len(commands("photos")) == 5  # the first two are above
-    cli.main([*local, *tiny])
-    cli.main([*on_ray, *tiny, "--workers", "1"])
+    main([*local, *tiny])
+    main([*on_ray, *tiny, "--workers", "1"])
     rows = [[json.loads(row) for row in Path(f, "results.jsonl").read_text().splitlines()] for f in ("out", "out-ray")]
     for one, other in zip(*rows, strict=True):
         assert [one["image0"], one["image1"], one["matches0"]] == [other["image0"], other["image1"], other["matches0"]]
         assert one["matching_scores0"] == pytest.approx(other["matching_scores0"], abs=1e-5)  # threads add as they come
-    cli.main([*propagate, *tiny])
+    main([*propagate, *tiny])
     assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 2
 
 
@@ -168,39 +169,39 @@ def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     (demo,) = commands("normmatch demo")
     monkeypatch.setattr("normmatch.page.server.launch", lambda *_, **__: "http://127.0.0.1:7860")
     monkeypatch.setattr("threading.Event.wait", lambda *_: True)
-    cli.main([*demo, *tiny])
+    main([*demo, *tiny])
     assert "the page is at http://127.0.0.1:7860" in capsys.readouterr().out
 
 
 def test_export(empty_folder: Path) -> None:
     (export,) = commands("export")
     NormMatch(replace(PRESETS["tiny"], num_layers=1, sinkhorn_rounds=2)).save_pretrained("tiny")  # it takes a while
-    cli.main([word if word != "small" else "tiny" for word in export])
+    main([word if word != "small" else "tiny" for word in export])
     assert len(list(Path("onnx").glob("*.onnx"))) == 2
 
 
 def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, fewer in (("FIGURES", 8), ("HELD_OUT", 4), ("PAIRS", 3)):  # test_quickstart.py has all of it
-        monkeypatch.setattr(f"normmatch.quickstart.{name}", fewer)
+        monkeypatch.setattr(f"normmatch.experiments.quickstart.{name}", fewer)
     (quickstart,) = commands("quickstart")
-    cli.main([*quickstart, "--steps", "2"])
+    main([*quickstart, "--steps", "2"])
     assert Path("quickstart/matches.png").is_file()
 
 
 def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     download, check, prepare, train, evaluate = commands("data/voc")
     asked = []
-    monkeypatch.setattr("normmatch.data.download.install", lambda *args: asked.append(args) or [])
-    cli.main(download)
+    monkeypatch.setattr("normmatch.datasets.download.install", lambda *args: asked.append(args) or [])
+    main(download)
     assert asked == [("pascal-voc", Path("data/voc"), None)]
     layouts.make_voc(Path("data/voc"))
-    cli.main(check)
-    cli.main(prepare)
+    main(check)
+    main(prepare)
     assert Path("data/voc/prepared/pascal-voc-nmt-378").is_dir()
     config = parsed(train, monkeypatch)
     assert (config.model.image_size, config.data.root) == (378, Path("data/voc"))
     NormMatch(PRESETS["tiny"]).save_pretrained("runs/voc")
-    cli.main([*evaluate, "--pairs", "2", "--json", "result.json"])
+    main([*evaluate, "--pairs", "2", "--json", "result.json"])
     (result,) = json.loads(Path("result.json").read_text())["results"]
     assert result["mean"] == pytest.approx(sum(result["classes"].values()) / len(result["classes"]))
 
@@ -213,7 +214,7 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     more = [row.replace("tom.jpg", "kit.jpg") for row in rows]
     Path("mine/points.csv").write_text("\n".join([header, *rows, *more]) + "\n")
     check, train, match = commands("mine")
-    cli.main(check)
+    main(check)
     assert Path("mine.png").is_file()
     config = parsed(train, monkeypatch)
     assert (config.data.name, config.init) == ("folder", "small")
@@ -226,12 +227,12 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     points = [{"name": "nose", "x": 20, "y": 30}, {"name": "eye", "x": 200, "y": 90}]
     entries = [{"image": name, "keypoints": points} for name in ("a.jpg", "b.jpg")]
     Path("points.json").write_text(json.dumps({"images": entries}))
-    cli.main(match)
+    main(match)
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
     """What a training command asks for, without the training."""
     asked: list[TrainConfig] = []
-    monkeypatch.setattr(cli.train, "train", asked.append)
-    cli.main(arguments)
+    monkeypatch.setattr("normmatch.commands.train.train", asked.append)
+    main(arguments)
     return asked[0]

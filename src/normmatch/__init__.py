@@ -6,8 +6,8 @@ from normmatch.config import PRESETS, ModelConfig
 from normmatch.errors import NormMatchError
 
 if TYPE_CHECKING:
-    from normmatch.model.matcher import NormMatch
-    from normmatch.photographs.matcher import Matcher, match_pair
+    from normmatch.matching.matcher import Matcher, match_pair
+    from normmatch.model.network import NormMatch
 
 __all__ = ["PRESETS", "Matcher", "ModelConfig", "NormMatch", "NormMatchError", "__version__", "match_pair"]
 __version__ = "0.1.0"
@@ -16,11 +16,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Load torch only when the network is asked for, so that `normmatch --help` answers at once."""
     if name == "NormMatch":
-        from normmatch.model.matcher import NormMatch
+        from normmatch.model.network import NormMatch
 
         return NormMatch
     if name in ("Matcher", "match_pair"):
-        from normmatch.photographs import matcher
+        from normmatch.matching import matcher
 
         return getattr(matcher, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

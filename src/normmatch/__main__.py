@@ -1,6 +1,6 @@
 """`python -m normmatch` is the command `normmatch`."""
 
-from normmatch.cli import main
+from normmatch.commands import main
 
 if __name__ == "__main__":
     main()

@@ -11,17 +11,25 @@ import torch
 from PIL import Image
 
 from normmatch.bench import report
+from normmatch.bench.inputs import (
+    Variant,
+    make_model,
+    make_network,
+    make_pairs,
+    make_plain,
+    variants,
+    write_photographs,
+)
 from normmatch.bench.model import _batch_curve, bench_model
-from normmatch.bench.scene import Variant, make_model, make_network, make_pairs, make_plain, variants, write_photographs
 from normmatch.bench.stages import stages
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
-from normmatch.cli import main
+from normmatch.commands import main
 from normmatch.config import PRESETS
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.assignment import alternate
-from normmatch.model.fast import FastNetwork
-from normmatch.model.matcher import MatchingHead
+from normmatch.model.compiled.compile import FastNetwork
+from normmatch.model.network import MatchingHead
 from normmatch.model.transformer import Attention, attend
 from normmatch.training.step import TrainStep
 

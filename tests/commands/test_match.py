@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from tests.command_line import run
-from tests.photographs.scene import photograph, write_scene
+from tests.matching.scene import photograph, write_scene
 
 
 @pytest.fixture

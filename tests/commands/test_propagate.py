@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from normmatch.cli import main
-from normmatch.photographs.points import PointSet, write_points
-from tests.photographs.scene import photograph, points, tiny_model
+from normmatch.annotations import Annotation, write_points
+from normmatch.commands import main
+from tests.matching.scene import photograph, points, tiny_model
 
 
 def test_propagate(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,8 +17,8 @@ def test_propagate(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypat
     Path("images").mkdir()
     for i in range(3):
         Image.fromarray(photograph(i)).save(f"images/{i}.png")
-    write_points("reference.json", [PointSet("0.png", ("eye", "nose"), points(0, 2))])
-    write_points("candidates.csv", [PointSet("1.png", ("a", "b", "c"), points(1, 3))])
+    write_points("reference.json", [Annotation("0.png", ("eye", "nose"), points(0, 2))])
+    write_points("candidates.csv", [Annotation("1.png", ("a", "b", "c"), points(1, 3))])
     command = ["propagate", "reference.json", "images", "--candidates", "candidates.csv", "--out", "result.json"]
     main([*command, "--weights", "tiny.safetensors", "--min-score", "0"])
     out, err = capsys.readouterr()

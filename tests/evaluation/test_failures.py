@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from normmatch.data import synthetic
+from normmatch.datasets import drawn
 from normmatch.evaluation.failures import draw_worst, rank, swapped_sides, traits, worst_pairs
 from normmatch.evaluation.predictions import Predictions
 from tests.evaluation.test_score import META
@@ -58,7 +58,7 @@ def test_the_hardest_class_and_its_worst_pair_come_first(predictions: Prediction
 
 
 def test_pictures_and_summary(predictions: Predictions, tmp_path: Path) -> None:
-    split = synthetic.make(2, 64, seed=0, split="val")
+    split = drawn.make(2, 64, seed=0, split="val")
     (tmp_path / "07-old.png").touch()
     sheets = draw_worst(predictions, split, 2, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [

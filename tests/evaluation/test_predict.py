@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from normmatch.config import PRESETS
-from normmatch.data import synthetic
-from normmatch.data.batches import read_images
-from normmatch.data.pair_lists import PairList, sample_pair_list
-from normmatch.data.pairs import PreparedSplit, collate
+from normmatch.datasets import drawn
+from normmatch.datasets.batches import collate, read_images
+from normmatch.datasets.pairs import PairList, sample_pair_list
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError, WeightsError
-from normmatch.evaluation.bank import FeatureBank
+from normmatch.evaluation.features import FeatureBank
 from normmatch.evaluation.predict import predict
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.model.sampling import read_nodes
 
 
 @pytest.fixture(scope="module")
 def split() -> PreparedSplit:
-    return synthetic.make(5, 96, seed=3, split="val")
+    return drawn.make(5, 96, seed=3, split="val")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_filled_bank_is_used_and_changes_nothing(
         again = predict(model, images, pair_list, progress=False, bank=bank)
         np.testing.assert_array_equal(again.matches0, fresh.matches0)
     with pytest.raises(DataError, match="lacks an object"):
-        predict(model, synthetic.make(5, 96, seed=3, split="val"), pair_list, progress=False, bank=bank)
+        predict(model, drawn.make(5, 96, seed=3, split="val"), pair_list, progress=False, bank=bank)
 
 
 def test_the_bank_reads_what_the_network_reads(model: NormMatch, split: PreparedSplit) -> None:

@@ -10,18 +10,19 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from normmatch import PRESETS, NormMatch, pretrained
-from normmatch.cli import main
-from normmatch.data import synthetic
-from normmatch.data.catalog import open_dataset
-from tests.data import layouts
+from normmatch import PRESETS, NormMatch
+from normmatch import weights as pretrained
+from normmatch.commands import main
+from normmatch.datasets import drawn
+from normmatch.datasets.catalog import open_dataset
+from tests.datasets import layouts
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Figures and two networks."""
     folder = tmp_path_factory.mktemp("eval")
-    synthetic.write(folder / "figures", 8, 96, seed=0)
+    drawn.write(folder / "figures", 8, 96, seed=0)
     for seed in (0, 1):
         torch.manual_seed(seed)
         NormMatch(PRESETS["tiny"]).save_pretrained(folder / f"run{seed}", bits=16)
@@ -130,7 +131,7 @@ def test_worst_pairs_are_drawn_from_saved_predictions(
     main([*rescore, str(place / "figures")])
     assert len(list(folder.glob("*.png"))) == 2
     assert (folder / "summary.md").read_text() != before
-    synthetic.write(tmp_path / "others", 9, 96, seed=1)
+    drawn.write(tmp_path / "others", 9, 96, seed=1)
     assert "are not those of the predictions" in fails(capsys, [*rescore[1:], str(tmp_path / "others")])
 
 

@@ -10,7 +10,7 @@ from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.report import make_report, make_sheets
 from normmatch.evaluation.score import accuracy_result, best_threshold, f1_curve, f1_result, mma_result, pck_result
-from normmatch.evaluation.sheets import to_markdown
+from normmatch.evaluation.tables import to_markdown
 
 META: dict[str, Any] = {
     "dataset": "pascal-voc", "objects": "x", "split": "test", "protocol": "nmt", "sampling": "all", "seed": 0,

@@ -16,7 +16,7 @@ from normmatch import ModelConfig, NormMatch
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.model.backbone import TimmBackbone, make_backbone
 from normmatch.model.patch_product import PatchProduct
-from normmatch.pretrained import rounded
+from normmatch.weights import rounded
 
 # name: layers, image size, channels of the two maps, their strides
 KINDS: dict[str, tuple[tuple[int, int], int, tuple[int, int], tuple[int, int]]] = {

@@ -12,10 +12,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from normmatch import PRESETS, NormMatch
 from normmatch.config import LossConfig
-from normmatch.losses import MatchingLoss
 from normmatch.model.backbone import Features
 from normmatch.model.graph import delaunay_batch
-from normmatch.model.matcher import MatchingHead
+from normmatch.model.network import MatchingHead
+from normmatch.training.losses import MatchingLoss
 
 SIZE, BATCH, POINTS = 64, 2, 8
 COUNTS = [((8, 8), (8, 8)), ((5, 3), (4, 7)), ((1, 8), (2, 1)), ((3, 3), (6, 6))]  # valid points: images 0, images 1

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from normmatch import Matcher, cli
+from normmatch import Matcher
+from normmatch.commands import main
 from normmatch.commands.demo import demo
 from normmatch.page import answers, server
 from tests.page.conftest import encoded
@@ -176,12 +177,12 @@ def own_address() -> str:
 def test_an_address_that_is_not_free_is_one_sentence_before_the_network_is_loaded(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("normmatch.photographs.matcher.Matcher", lambda *_, **__: pytest.fail("it was loaded"))
+    monkeypatch.setattr("normmatch.matching.matcher.Matcher", lambda *_, **__: pytest.fail("it was loaded"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(SystemExit):
-            cli.main(["demo", *where.replace("taken", str(taken.getsockname()[1])).split()])
+            main(["demo", *where.replace("taken", str(taken.getsockname()[1])).split()])
     err = capsys.readouterr().err
     assert err.startswith("Nothing can listen at ")
     assert err.endswith("; expected an address of this machine and a free port.\n")

@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from normmatch import pretrained
+from normmatch import weights as pretrained
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
-from normmatch.data import synthetic
+from normmatch.datasets import drawn
 from normmatch.errors import NormMatchError
-from normmatch.model.matcher import NormMatch
-from normmatch.training import checkpoint, journal, trainer
+from normmatch.model.network import NormMatch
+from normmatch.training import checkpoint, log, loop
 
 SIZE = 64
-SPLITS = {name: synthetic.make(4, SIZE, seed=0, split=name) for name in ("train", "val")}
+SPLITS = {name: drawn.make(4, SIZE, seed=0, split=name) for name in ("train", "val")}
 
 
 def config(out: Path, **changes: Any) -> TrainConfig:
@@ -60,7 +60,7 @@ def half_written(tensors: Any, path: Path, metadata: Any) -> None:
     die()
 
 
-def half_a_line(self: journal.Journal, line: dict[str, Any]) -> None:
+def half_a_line(self: log.Journal, line: dict[str, Any]) -> None:
     with self.file.open("a") as file:
         file.write(json.dumps(line)[:10])
     die()
@@ -68,12 +68,12 @@ def half_a_line(self: journal.Journal, line: dict[str, Any]) -> None:
 
 MOMENTS: dict[str, Callable[[], object]] = {
     "in the first step": lambda: on_call(torch.optim.AdamW, "step", 1, die),
-    "after a step, before it is saved": lambda: on_call(trainer.Trainer, "save", 1, die),
+    "after a step, before it is saved": lambda: on_call(loop.Trainer, "save", 1, die),
     "in the first checkpoint": lambda: on_call(checkpoint, "save_file", 1, half_written),
     "in the second checkpoint": lambda: on_call(checkpoint, "save_file", 2, half_written),
     "before an old checkpoint goes": lambda: on_call(checkpoint, "all_in", 3, die),
-    "in a line of the log": lambda: on_call(journal.Journal, "write", 2, half_a_line),
-    "in a validation": lambda: on_call(trainer, "predict", 1, die),
+    "in a line of the log": lambda: on_call(log.Journal, "write", 2, half_a_line),
+    "in a validation": lambda: on_call(loop, "predict", 1, die),
     "before the model is written": lambda: on_call(NormMatch, "save_pretrained", 1, die),
     "in the model": lambda: on_call(pretrained, "save_file", 1, half_written),
 }
@@ -89,7 +89,7 @@ def fork(run: TrainConfig, prepare: Callable[[], object] = lambda: None) -> int:
     sys.stdout = sys.stderr = (run.out.parent / f"{run.out.name}.txt").open("a")
     try:
         prepare()
-        trainer.train(run, SPLITS)
+        loop.train(run, SPLITS)
         code = 0
     except SystemExit as error:
         code = int(error.code or 0)
@@ -129,12 +129,12 @@ def told(folder: Path) -> dict[str, Any]:
     """SIGTERM to the run and its loader's process, after which it is resumed."""
     out = folder / "told"
     run = config(out, steps=6, data=DataConfig(name="synthetic", workers=1))
-    child = fork(run, lambda: on_call(trainer.Trainer, "_train_step", 3, lambda *_: time.sleep(60)))
+    child = fork(run, lambda: on_call(loop.Trainer, "_train_step", 3, lambda *_: time.sleep(60)))
     while not (out / "log.jsonl").exists() or len(log(out)) < 3:  # two steps and a validation
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     wait(child)
-    child = fork(replace(run, resume=True), lambda: on_call(trainer.Trainer, "_log", 1, lambda *_: signal_group()))
+    child = fork(replace(run, resume=True), lambda: on_call(loop.Trainer, "_log", 1, lambda *_: signal_group()))
     code, saved = wait(child), [path.name for path in checkpoint.all_in(out)]
     return {
         "code": code,
@@ -155,7 +155,7 @@ def full_disk(folder: Path) -> dict[str, Any]:
     out = folder / "full"
 
     def prepare() -> None:
-        on_call(trainer.Trainer, "_validate", 1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
+        on_call(loop.Trainer, "_validate", 1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
 
     code = wait(fork(config(out), prepare))
     left = sorted(path.name for path in out.iterdir())

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
-from normmatch.data import synthetic
-from normmatch.data.batches import KeypointTable, TrainBatches
-from normmatch.data.pairs import PreparedSplit
+from normmatch.datasets import drawn
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.model.sampling import node_features
 from normmatch.training import frozen
+from normmatch.training.batches import KeypointTable, TrainBatches
 from normmatch.training.frozen import describe_by_size, make_views
-from normmatch.training.trainer import train
+from normmatch.training.loop import train
 
 SIZE = 64
 STILL = AugmentConfig(affine=0, photometric=0, mixup=0)  # a view is the image itself
@@ -24,7 +24,7 @@ STILL = AugmentConfig(affine=0, photometric=0, mixup=0)  # a view is the image i
 
 @pytest.fixture(scope="module")
 def split() -> PreparedSplit:
-    return synthetic.make(6, SIZE, seed=0, split="train")  # 24 objects: two parts
+    return drawn.make(6, SIZE, seed=0, split="train")  # 24 objects: two parts
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_the_head_learns_and_the_backbone_does_not(tmp_path: Path, split: Prepar
     )  # fmt: skip
     torch.manual_seed(config.seed)
     before = NormMatch(config.model)
-    after = train(config, {"train": split, "val": synthetic.make(4, SIZE, seed=0, split="val")})
+    after = train(config, {"train": split, "val": drawn.make(4, SIZE, seed=0, split="val")})
     for (name, x), y in zip(before.state_dict().items(), after.state_dict().values(), strict=True):
         if name.startswith("backbone."):
             assert torch.equal(x, y), name

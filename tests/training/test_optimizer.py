@@ -9,7 +9,7 @@ import torch
 
 from normmatch.config import PRESETS, LossConfig, ModelConfig, TrainConfig
 from normmatch.errors import ConfigError
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.training.optimizer import make_optimizer, rate
 from normmatch.training.step import TrainStep
 

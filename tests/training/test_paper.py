@@ -9,11 +9,11 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from normmatch import cli
+from normmatch.commands import main
 from normmatch.commands.train import default_config
 from normmatch.config import PRESETS
-from normmatch.data import synthetic
-from normmatch.model.matcher import NormMatch
+from normmatch.datasets import drawn
+from normmatch.model.network import NormMatch
 
 THIN = {"embed_dim": 8, "depths": (1, 1, 2, 1), "num_heads": (1, 1, 2, 2)}
 
@@ -42,21 +42,21 @@ def test_from_the_hub_to_a_table(
     backbone: Any = timm.create_model(PRESETS[preset].backbone, img_size=96)  # with its classifier
     hub[f"timm/{backbone.pretrained_cfg['architecture']}.{backbone.pretrained_cfg['tag']}"] = Path("swin.safetensors")
     save_file(backbone.state_dict(), "swin.safetensors")
-    synthetic.write(Path("data"), 4, 96, seed=0)
-    cli.main(["train", preset, "--out", "run", "--backbone-lr", "0", *OPTIONS.split()])
+    drawn.write(Path("data"), 4, 96, seed=0)
+    main(["train", preset, "--out", "run", "--backbone-lr", "0", *OPTIONS.split()])
     model = NormMatch.from_pretrained("run")
     key = "layers.2.blocks.0.mlp.fc1.weight"
     assert torch.equal(model.backbone.net.state_dict()[key], backbone.state_dict()[key])  # what the hub has
     assert not model.config.shared_streams
-    cli.main(["eval", "run", "synthetic", "--root", "data", "--split", "val", "--pairs", "3", "--json", "table.json"])
+    main(["eval", "run", "synthetic", "--root", "data", "--split", "val", "--pairs", "3", "--json", "table.json"])
     (result,) = json.loads(Path("table.json").read_text())["results"]
-    assert set(result["classes"]) == set(synthetic.LABELS)
+    assert set(result["classes"]) == set(drawn.LABELS)
 
 
 def test_random_weights_ask_no_hub(hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    synthetic.write(Path("data"), 4, 96, seed=0)
-    cli.main(["train", "paper", "--out", "run", "--model.backbone-weights", "random", *OPTIONS.split()])
+    drawn.write(Path("data"), 4, 96, seed=0)
+    main(["train", "paper", "--out", "run", "--model.backbone-weights", "random", *OPTIONS.split()])
     assert NormMatch.from_pretrained("run").config.backbone == PRESETS["paper"].backbone
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from normmatch.config import PRESETS, TrainConfig
-from normmatch.data import synthetic
-from normmatch.data.batches import TrainBatches, batch_images
-from normmatch.model.matcher import NormMatch
+from normmatch.datasets import drawn
+from normmatch.model.network import NormMatch
 from normmatch.training import update as update_module
-from normmatch.training.devices import make_fabric
+from normmatch.training.batches import TrainBatches, batch_images
+from normmatch.training.distributed import make_fabric
 from normmatch.training.step import TrainStep
 from normmatch.training.update import Recorded, Update, mix_in
 
@@ -44,7 +44,7 @@ def make_update(out: Path, *, compile: bool, accelerator: str) -> tuple[Update, 
         accelerator=accelerator,  # type: ignore[arg-type]
         average=0.5,
     )
-    split = synthetic.make(6, SIZE, seed=0, split="train")
+    split = drawn.make(6, SIZE, seed=0, split="train")
     batches = TrainBatches(split, 4, seed=0, points=16, with_images=True, augment=config.augment)
 
     def inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from normmatch.config import AugmentConfig
-from normmatch.data.batches import TrainBatches
-from normmatch.data.pairs import PreparedSplit
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError
+from normmatch.training.batches import TrainBatches
 
 
 def bench_data(

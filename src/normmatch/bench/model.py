@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normmatch.bench.scene import (
+from normmatch.bench.inputs import (
     PHOTOGRAPH,
     PLAIN,
     Variant,
@@ -29,9 +29,9 @@ from normmatch.bench.scene import (
 from normmatch.bench.stages import stages
 from normmatch.bench.timing import Timing, measure, peak_memory
 from normmatch.errors import DeviceError
-from normmatch.model.fast import FastNetwork
-from normmatch.model.matcher import NormMatch
-from normmatch.photographs.matcher import Matcher
+from normmatch.matching.matcher import Matcher
+from normmatch.model.compiled.compile import FastNetwork
+from normmatch.model.network import NormMatch
 
 Row = dict[str, Any]
 Runner = Callable[[dict[str, Any]], dict[str, Tensor]]

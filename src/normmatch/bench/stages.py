@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normmatch.bench.scene import make_pairs
-from normmatch.model.delaunay import pad_points
-from normmatch.model.fast import FastNetwork, bucket, with_kernels
+from normmatch.bench.inputs import make_pairs
+from normmatch.geometry import pad_points
+from normmatch.matching.crops import make_view
+from normmatch.model.compiled.compile import FastNetwork, bucket, with_kernels
 from normmatch.model.graph import pseudo_coordinates
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.model.sampling import node_features
 from normmatch.model.transformer import norm
-from normmatch.photographs.views import make_view
 
 Tensors = tuple[Tensor, ...]
 

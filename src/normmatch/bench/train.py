@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from normmatch.bench.scene import make_pairs
+from normmatch.bench.inputs import make_pairs
 from normmatch.bench.timing import measure, peak_memory
 from normmatch.config import PRESETS, TrainConfig
 from normmatch.errors import ConfigError, DeviceError
-from normmatch.model.matcher import NormMatch
-from normmatch.training.devices import make_fabric
+from normmatch.model.network import NormMatch
+from normmatch.training.distributed import make_fabric
 from normmatch.training.step import TrainStep
 from normmatch.training.update import Update
 

@@ -38,6 +38,6 @@ def ablate(
         split: what accuracy is measured on
         pairs: pairs a class for that
     """
-    from normmatch.training.ablation import ablate as run
+    from normmatch.experiments.ablations import ablate as run
 
     run(config, rows, vgg16_weights, split, pairs)

@@ -36,7 +36,7 @@ def data(
     """
     from normmatch.bench.data import bench_data as run
     from normmatch.config import AugmentConfig
-    from normmatch.data.catalog import load_splits
+    from normmatch.datasets.catalog import load_splits
 
     split = load_splits(name, root, protocol, size, needed=("train",))["train"]
     for with_images in (False, True):
@@ -77,10 +77,10 @@ def model(
         weights: a weights file in place of random weights, for the share of equal matches; with one preset
         out: a folder for speed.json, speed.md and speed.png
     """
+    from normmatch.bench.inputs import variants
     from normmatch.bench.model import bench_model
     from normmatch.bench.report import environment, line, markdown, plot, write
-    from normmatch.bench.scene import variants
-    from normmatch.device import find_device
+    from normmatch.model.device import find_device
 
     if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
         raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
@@ -132,8 +132,8 @@ def train(
     """
     from normmatch.bench.report import environment, markdown
     from normmatch.bench.train import bench_train
-    from normmatch.device import find_device
     from normmatch.io import write_json
+    from normmatch.model.device import find_device
 
     if batch_size < 1 or points < 2 or not 0 < seconds < 3600:
         raise ConfigError(f"batch_size {batch_size}, points {points}, seconds {seconds}; expected 1, 2, up to 3600")

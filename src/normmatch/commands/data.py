@@ -6,7 +6,7 @@ from tyro.conf import Positional
 
 from normmatch.commands.options import File, Folder, Number, Range, Root, Words
 from normmatch.config import DatasetName, ProtocolName
-from normmatch.data.protocols import get_protocol
+from normmatch.datasets.protocols import get_protocol
 from normmatch.errors import DataError
 
 FIGURE_SIZE = 192  # pixels, of the drawn figures
@@ -31,12 +31,12 @@ def download(
             f"There is nothing to download for your own data: put the images and a CSV or JSON into {root}."
         )
     if name == "synthetic":
-        from normmatch.data import synthetic
+        from normmatch.datasets import drawn
 
-        synthetic.write(root, count, FIGURE_SIZE, seed)
+        drawn.write(root, count, FIGURE_SIZE, seed)
         print(f"{name} is drawn in {root}")
         return
-    from normmatch.data.download import install
+    from normmatch.datasets.download import install
 
     files = install(name, root, archives)
     print(f"{name} is in {root}, unpacked from {', '.join(file.name for file in files)}")
@@ -62,14 +62,14 @@ def prepare(
         size: side of the square images in pixels; the protocol's if not given
         workers: number of processes; one for each core if not given
     """
-    from normmatch.data import cache
-    from normmatch.data.catalog import open_dataset, prepared_folder
+    from normmatch.datasets import prepared
+    from normmatch.datasets.catalog import open_dataset, prepared_folder
 
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
     size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size)
-    report = cache.prepare(dataset, folder, size, workers, strict=name == "folder")
+    report = prepared.prepare(dataset, folder, size, workers, strict=name == "folder")
     print(f"{report.objects:,} objects are in {folder} ({len(report.skipped):,} skipped, {report.seconds:.0f} s)")
 
 
@@ -95,9 +95,9 @@ def check(
         magnitude: synthetic from your own images: how far their corners move, as shares of half a side
         only: spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0
     """
-    from normmatch.data.catalog import Reading, open_dataset
-    from normmatch.data.check import print_summary, summarize
-    from normmatch.data.contact_sheet import contact_sheet
+    from normmatch.datasets.catalog import Reading, open_dataset
+    from normmatch.datasets.check import print_summary, summarize
+    from normmatch.datasets.contact_sheet import contact_sheet
 
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol, Reading(grid, magnitude, only))
@@ -109,6 +109,6 @@ def check(
 
 def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
     if archives is not None:
-        from normmatch.data.download import install
+        from normmatch.datasets.download import install
 
         install(name, root, archives)

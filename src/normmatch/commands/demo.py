@@ -32,8 +32,8 @@ def samples(
         out: the picture of the matches
         copy_to: a folder for copies of the two photographs, with their keypoints, to try the other commands on
     """
-    from normmatch.photographs.sample_pair import match_samples
-    from normmatch.photographs.samples import copy_samples, get_sample
+    from normmatch.matching.sample_pair import match_samples
+    from normmatch.matching.samples import copy_samples, get_sample
 
     match_samples(first, second, weights, out)
     if copy_to is not None:
@@ -56,8 +56,8 @@ def demo(
         device: auto, cpu, cuda or mps
         browser: open the page in the browser
     """
+    from normmatch.matching.matcher import Matcher
     from normmatch.page.server import check_address, launch, make_server
-    from normmatch.photographs.matcher import Matcher
 
     check_address(host, port)
     server = make_server(Matcher(weights, device=device))

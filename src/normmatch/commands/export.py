@@ -24,7 +24,7 @@ def export(
         format: onnx, or torch for the pt2 files of torch.export
     """
     from normmatch.export.files import export as write
-    from normmatch.model.matcher import NormMatch
+    from normmatch.model.network import NormMatch
 
     for file, difference in write(NormMatch.from_pretrained(weights), out, format).items():
         agreement = f"within {difference:.0e}" if difference else "exactly"

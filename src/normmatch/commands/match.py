@@ -10,10 +10,10 @@ from tyro.conf import Positional, arg
 
 from normmatch.commands.options import File, Folder, Number
 from normmatch.errors import ConfigError, DataError
-from normmatch.photographs.options import MatchOptions
+from normmatch.matching.options import MatchOptions
 
 if TYPE_CHECKING:
-    from normmatch.photographs.many import Record
+    from normmatch.matching.pair_list import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
 
@@ -75,7 +75,7 @@ def match(
     for name, value in unused.items():
         if value is not None:
             raise ConfigError(f"{name} is for two images; it does not go with --pairs.")
-    from normmatch.photographs.many import match_list
+    from normmatch.matching.pair_list import match_list
 
     summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
     total = summary.matched + len(summary.failed)
@@ -91,10 +91,10 @@ def _match_two(
     out: Path | None,
     json: Path | None,
 ) -> None:
+    from normmatch.annotations import PointIndex, read_points
     from normmatch.io import check_file, write_json, writing
-    from normmatch.photographs.choose import low_scores
-    from normmatch.photographs.points import PointIndex, read_points
-    from normmatch.photographs.report import draw_matches, make_record, print_matches
+    from normmatch.matching.decoding import low_scores
+    from normmatch.matching.record import draw_matches, make_record, print_matches
     from normmatch.viz import check_format
 
     if out is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.photographs.options import MatchOptions
+from normmatch.matching.options import MatchOptions
 
 SHOWN = 3  # images that a message names
 
@@ -33,7 +33,7 @@ def propagate(
         out: the COCO file to write
         options: how each image is matched
     """
-    from normmatch.photographs.propagate import propagate as run
+    from normmatch.matching.propagate import propagate as run
 
     result = run(reference, images, candidates, out, options)
     print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")

@@ -12,6 +12,6 @@ def quickstart(out: Root = Path("quickstart"), steps: int = 550) -> None:
         out: the folder for the trained network and a picture; an earlier quickstart in it is replaced
         steps: length of the training
     """
-    from normmatch.quickstart import quickstart as run
+    from normmatch.experiments.quickstart import quickstart as run
 
     run(out, steps)

@@ -29,16 +29,16 @@ PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
 
 def train(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
-    from normmatch.data.catalog import load_splits
-    from normmatch.training.devices import under_torchrun
+    from normmatch.datasets.catalog import load_splits
+    from normmatch.training.distributed import under_torchrun
 
     data = config.data
     if config.devices > 1 and not under_torchrun():
         start_processes(config)
         return
-    from normmatch.pretrained import FILE_NAME
-    from normmatch.training.start import find_start
-    from normmatch.training.trainer import train as run
+    from normmatch.training.loop import train as run
+    from normmatch.training.run import find_start
+    from normmatch.weights import FILE_NAME
 
     find_start(config)  # what is refused is refused before anything is prepared
     run(config, load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits))
@@ -53,9 +53,9 @@ def start_processes(config: TrainConfig) -> None:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    from normmatch.data.catalog import load_splits
-    from normmatch.training.devices import check_devices
-    from normmatch.training.start import find_start
+    from normmatch.datasets.catalog import load_splits
+    from normmatch.training.distributed import check_devices
+    from normmatch.training.run import find_start
 
     check_devices(config)
     find_start(config)

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from tyro.conf import arg
-
-from normmatch.commands.options import File, Folder, Number, Range, Words
 from normmatch.config import ProtocolName
 from normmatch.errors import ConfigError
 
@@ -15,7 +12,7 @@ from normmatch.errors import ConfigError
 class EvalConfig:
     """What to measure, on what, and where to write it."""
 
-    root: Annotated[Path, arg(metavar="DIR")] = Path("data")
+    root: Path = Path("data")
     """the folder that the dataset lies in"""
     protocol: tuple[ProtocolName, ...] = ("nmt",)
     """the rules to read the annotations and to score by; several give a table each"""
@@ -27,27 +24,27 @@ class EvalConfig:
     """fixes the pairs and the jitter"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """points of a pair that are shown: those in both images; also the rest of image 1; or all, with F1 then"""
-    jitter: Annotated[tuple[float, ...], arg(metavar="PIXELS ...", help_behavior_hint="")] = ()
+    jitter: tuple[float, ...] = ()
     """also measure with Gaussian noise of these deviations on the keypoints, in pixels of the network's image"""
     gray: bool = False
     """show the network gray pictures: what the places of the keypoints alone give away"""
     calibrate: bool = False
     """choose the score below which a match is none by the best F1 on the split val, and write it into the weights"""
-    predictions: Annotated[tuple[Path, ...], arg(metavar="FILE ...", help_behavior_hint="")] = ()
+    predictions: tuple[Path, ...] = ()
     """score these files of predictions, which --out wrote, instead of asking networks"""
     worst: int = 0
     """draw so many of the worst pairs, and say what they have in common"""
-    grid: Number = None
+    grid: int | None = None
     """hpatches, and synthetic from your own images: keypoints a side"""
-    magnitude: Range = None
+    magnitude: tuple[float, float] | None = None
     """synthetic from your own images: how far their corners move, as shares of half a side"""
-    only: Words = ()
+    only: tuple[str, ...] = ()
     """spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0"""
-    out: Folder = None
+    out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
-    json: File = None
+    json: Path | None = None
     """a file for the results"""
-    markdown: File = None
+    markdown: Path | None = None
     """a file for the tables"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """what to compute on"""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.data.batches import read_images
-from normmatch.data.pairs import PreparedSplit
-from normmatch.data.transforms import swap_left_right
+from normmatch.annotations.names import swap_left_right
+from normmatch.datasets.batches import read_images
+from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.sheets import Sheet, percent, to_markdown
+from normmatch.evaluation.tables import Sheet, percent, to_markdown
 from normmatch.io import write_json, write_text, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper

@@ -4,13 +4,14 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from normmatch.data.pair_lists import PairList
-from normmatch.data.pairs import KeypointPair, PreparedSplit, Sampling, collate
+from normmatch.datasets.batches import collate
+from normmatch.datasets.pairs import PairList
+from normmatch.datasets.types import KeypointPair, PreparedSplit, Sampling
 from normmatch.errors import DataError
-from normmatch.evaluation.bank import FeatureBank
+from normmatch.evaluation.features import FeatureBank
 from normmatch.evaluation.predictions import Predictions, record
 from normmatch.model.assignment import match_scores, one_to_one
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 
 MOST_EDGES = 2**18  # of a batch, all points joined with all: bounds the memory where there are many points
 

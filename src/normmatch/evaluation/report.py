@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from normmatch.errors import DataError
+from normmatch.evaluation.metrics import mean_and_deviation
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
 from normmatch.evaluation.score import accuracy_result, f1_curve, f1_result, mma_result, pck_result
-from normmatch.evaluation.sheets import Sheet, percent
-from normmatch.metrics import mean_and_deviation
+from normmatch.evaluation.tables import Sheet, percent
 
 Result = dict[str, Any]
 CURVE_STEP = 20  # of the curve's thresholds every twentieth is printed

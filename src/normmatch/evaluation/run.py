@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from normmatch import pretrained
+from normmatch import weights as pretrained
 from normmatch.config import DatasetName
-from normmatch.data.catalog import Reading, load_splits
-from normmatch.data.pair_lists import objects_hash
+from normmatch.datasets.catalog import Reading, load_splits
+from normmatch.datasets.pairs import objects_hash
 from normmatch.errors import ConfigError, DataError
-from normmatch.evaluation.calibrate import calibrate, find_own_file
+from normmatch.evaluation.calibration import calibrate, find_own_file
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.failures import draw_worst
-from normmatch.evaluation.networks import ask_networks
+from normmatch.evaluation.predict_all import ask_networks
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.report import make_report, make_sheets
-from normmatch.evaluation.sheets import Sheet, print_sheet, to_markdown
+from normmatch.evaluation.tables import Sheet, print_sheet, to_markdown
 from normmatch.io import write_json, write_text, writing
 
 DEFAULT_WEIGHTS = "small"

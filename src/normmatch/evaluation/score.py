@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.data.protocols import get_protocol
+from normmatch.datasets.protocols import get_protocol
 from normmatch.errors import DataError
+from normmatch.evaluation.metrics import mean_accuracy, precision_recall_f1, share_within
 from normmatch.evaluation.predictions import Predictions
-from normmatch.metrics import mean_accuracy, precision_recall_f1, share_within
 
 THRESHOLDS = np.arange(0, 201) / 200  # scores at which matches are cut off
 SHOWN = ("precision", "recall", "f1")

@@ -17,7 +17,7 @@ from normmatch.export.graphs import Graph, trace
 from normmatch.export.parity import check_parity, onnx_runner, torch_runner
 from normmatch.extras import require
 from normmatch.io import whole_file
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 
 Format = Literal["onnx", "torch"]
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}

@@ -10,7 +10,7 @@ once. The head wants from each image
     size (2,) float: width and height of the image in whose pixels the keypoints are given
     keypoints (B, N, 2) float, mask (B, N) bool, adjacency (B, N, N) bool, padded to the same N for both images
 The Delaunay triangulation stays outside: it is geometry (Qhull), not arithmetic, and no exchange format has it.
-`normmatch.model.delaunay`, which needs numpy and scipy alone, makes the adjacency.
+`normmatch.geometry`, which needs numpy and scipy alone, makes the adjacency.
 
 B and N are free. So are H and W, in steps of a ViT's patch or of a convolutional network's stride; the windows of a
 Swin are laid out for one size. Memory of the head grows with B * N^2 * D: it has no blocks of rows as SplineConv has.
@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 from normmatch.errors import ExportError, first_line
 from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone
 from normmatch.model.graph import delaunay_batch
-from normmatch.model.matcher import MatchingHead, NormMatch
+from normmatch.model.network import MatchingHead, NormMatch
 from normmatch.model.sampling import Nodes, node_features
 from normmatch.model.spline import SplineConv
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from normmatch.errors import ExportError
 from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, image_step
-from normmatch.model.matcher import NormMatch, equal_points
+from normmatch.model.network import NormMatch, equal_points
 
 TOLERANCE = 1e-4
 Runner = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]

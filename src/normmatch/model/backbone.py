@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from normmatch.errors import ConfigError, InputError, WeightsError, first_line
 from normmatch.model.patch_product import use_patch_product
 from normmatch.model.window_attention import use_fused_attention
-from normmatch.pretrained import load_weights
+from normmatch.weights import load_weights
 
 VGG16_LAST = 29  # relu5_3: what follows it in vgg16().features is the last pooling
 VGG16_STRIDE = 16  # of relu5_3

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normmatch.model.delaunay import delaunay
+from normmatch.geometry import delaunay
 
 
 def delaunay_batch(keypoints: Tensor, mask: Tensor) -> Tensor:

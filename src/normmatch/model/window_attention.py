@@ -78,7 +78,7 @@ def use_fused_attention(net: nn.Module) -> None:
 
 def use_window_kernel(net: nn.Module) -> None:
     """Let large windows attend in one kernel: for a network that is compiled for a GPU, and not trained."""
-    from normmatch.model.window_kernel import fused_attend
+    from normmatch.model.compiled.window_kernel import fused_attend
 
     for module in net.modules():
         if isinstance(module, FusedWindowAttention) and math.prod(module.window_size) >= LARGE_WINDOW:

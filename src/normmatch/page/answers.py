@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from normmatch.annotations import as_entry, read_points
 from normmatch.errors import InputError, NormMatchError
 from normmatch.io import read_image
-from normmatch.photographs.choose import low_scores
-from normmatch.photographs.points import as_entry, read_points
+from normmatch.matching.decoding import low_scores
 
 if TYPE_CHECKING:
-    from normmatch.photographs.matcher import Matcher
+    from normmatch.matching.matcher import Matcher
 
 MAX_FILE = 25_000_000  # bytes of a picture
 MAX_POINTS_FILE = 2_000_000  # bytes of a points file

@@ -11,16 +11,16 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normmatch.annotations import as_entry
 from normmatch.errors import ConfigError, NormMatchError
 from normmatch.extras import missing
+from normmatch.matching.samples import Sample, find_samples
 from normmatch.page import answers
-from normmatch.photographs.points import as_entry
-from normmatch.photographs.samples import Sample, find_samples
 
 if TYPE_CHECKING:
     import gradio
 
-    from normmatch.photographs.matcher import Matcher
+    from normmatch.matching.matcher import Matcher
 
 STATIC = Path(__file__).parent / "static"
 MAX_BODY = 2 * answers.MAX_FILE + 1_000_000  # bytes of any request

@@ -21,12 +21,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from normmatch.config import AugmentConfig
-from normmatch.data.batches import KeypointTable, read_images
-from normmatch.data.pairs import PreparedObject, PreparedSplit
-from normmatch.data.transforms import fit_plan, make_plan, paint
+from normmatch.datasets.batches import read_images
+from normmatch.datasets.types import PreparedObject, PreparedSplit
 from normmatch.io import whole_file
-from normmatch.model.matcher import MatchingHead
+from normmatch.model.network import MatchingHead
 from normmatch.model.sampling import Nodes, node_features
+from normmatch.training.augmentation import fit_plan, make_plan, paint
+from normmatch.training.batches import KeypointTable
 
 PART = 16  # objects a file, and images in a backbone's batch
 VERSION = 1  # of the files

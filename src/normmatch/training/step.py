@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from normmatch.config import LossConfig
-from normmatch.losses import MatchingLoss
 from normmatch.model.backbone import compiled_parts
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.training.frozen import describe_by_size
+from normmatch.training.losses import MatchingLoss
 
 
 class TrainStep(nn.Module):

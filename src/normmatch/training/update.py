@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from normmatch.config import TrainConfig
 from normmatch.errors import first_line
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.training.optimizer import make_optimizer
 from normmatch.training.step import TrainStep
 

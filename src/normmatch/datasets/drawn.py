@@ -1,0 +1,257 @@
+"""A dataset made by code: figures drawn in any number, for tests, a first training and the demo.
+
+Every figure is a function of (seed, label, size) alone. Pose, place, scale, rotation, colour, texture, background and
+occluder are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
+"""
+
+import csv
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from normmatch.datasets.figures import FIGURES, INK, Color, Part, Point, Sketch, sketch
+from normmatch.datasets.types import PreparedObject, PreparedSplit
+from normmatch.errors import DataError, InputError
+
+MARKER = "drawn-by-normmatch.txt"  # tells a folder of figures from one of the user's
+
+SplitName = Literal["train", "val"]
+LABELS = tuple(FIGURES)
+
+# How hard the task is.
+TURN = 20.0  # largest rotation in the plane either way, in degrees
+HEADINGS = {"beetle": (0.0, 180.0)}  # added to it: ways that the figure may point; elsewhere upright
+EXTENT = (0.70, 0.90)  # range of the longer side of a figure's keypoints, as a share of the image
+OCCLUSION = 0.3  # probability of a shape in front of the figure
+COVER = (0.08, 0.15)  # range of that shape's radius, as a share of the image
+CLUTTER = 4  # largest number of shapes behind the figure
+GRAIN = 5.0  # standard deviation of the pixel noise, in grey levels
+
+MIN_VISIBLE = 6  # an occluder that would leave fewer keypoints is not drawn
+MARGIN = 0.04  # keypoints stay this far from the border, as a share of the image
+SUPERSAMPLE = 2
+OUTLINE = 0.022  # width of the outlines, in units of the figure
+MIN_SIZE = 32
+
+
+def draw_figure(seed: int, label: str, size: int) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
+    """Draw one figure.
+
+    Returns:
+        the image (size, size, 3) uint8, the names of its K visible keypoints in the order of their class, and their
+        coordinates (K, 2) float32 in pixels, centres at +0.5. Covered keypoints are left out.
+    """
+    if label not in FIGURES:
+        raise InputError(f"There is no synthetic class {label!r}; expected one of {', '.join(LABELS)}.")
+    if size < MIN_SIZE or seed < 0:
+        raise InputError(
+            f"size is {size} and seed is {seed}; expected a size of {MIN_SIZE} or more and no negative seed."
+        )
+    streams = np.random.SeedSequence([LABELS.index(label), seed]).spawn(4)
+    pose, place, scene, cover = (np.random.default_rng(stream) for stream in streams)
+    figure = sketch(label, pose)
+    canvas = size * SUPERSAMPLE
+    transform = placement(figure, label, canvas, place)
+    keypoints = to_canvas(transform, tuple(figure.keypoints.values()))  # (K, 2)
+
+    image = background(canvas, scene)
+    paint(image, figure, transform, texture(canvas, pose))
+    visible = occlude(image, keypoints, cover)  # (K,)
+    small = np.asarray(image.reduce(SUPERSAMPLE), dtype=np.float32)  # (S, S, 3)
+    noisy = small + GRAIN * scene.standard_normal(small.shape, dtype=np.float32)
+    names = tuple(name for name, seen in zip(figure.keypoints, visible, strict=True) if seen)
+    return noisy.clip(0, 255).astype(np.uint8), names, (keypoints[visible] / SUPERSAMPLE).astype(np.float32)
+
+
+def make(count_per_class: int, size: int, seed: int, split: SplitName = "train") -> PreparedSplit:
+    """Draw figures into memory, class after class; no figure of one split is ever in the other."""
+    images, objects = zip(*draw_split(count_per_class, size, seed, split), strict=True)
+    return PreparedSplit(np.stack(images), objects)
+
+
+def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
+    """Write figures for training and a quarter as many for validation into a new or empty folder, all or nothing.
+
+    Validation has at least two of a class, so that they make a pair.
+    Images are named in `annotations.csv` (image,class,name,x,y,split), which `folder.load` reads.
+    """
+    root = Path(root).resolve()
+    try:
+        partial = partial_folder(root)
+        try:
+            write_figures(partial, count_per_class, size, seed)
+            if partial.parent == root:
+                for name in ("images", "annotations.csv", MARKER):  # the marker last: with it, the folder is whole
+                    os.replace(partial / name, root / name)
+            else:
+                os.replace(partial, root)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise DataError(f"The synthetic figures cannot be written to {root}: {error.strerror}.") from error
+
+
+def partial_folder(root: Path) -> Path:
+    """Make the folder to draw into: inside an empty `root`, which stays (it may be a mount point), else beside it."""
+    exists = root.exists()
+    held = next(root.iterdir(), None) if root.is_dir() else None
+    if held or (exists and not root.is_dir()):
+        holds = f" and holds {held.name}" if held else ""
+        raise DataError(f"{root} exists already{holds}; expected a new or empty folder for the synthetic figures.")
+    partial = (root if exists else root.parent) / f".{root.name}.partial-{os.getpid()}"
+    partial.mkdir(parents=True)
+    return partial
+
+
+def is_drawn(root: Path) -> bool:
+    """Whether the folder is one that `write` has made."""
+    return (Path(root) / MARKER).is_file()
+
+
+def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> None:
+    """Write the images of both splits and their CSV, one figure at a time, and the marker."""
+    counts: dict[SplitName, int] = {"train": count_per_class, "val": max(2, count_per_class // 4)}
+    with open(root / "annotations.csv", "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("image", "class", "name", "x", "y", "split"))
+        for split, count in counts.items():
+            (root / "images" / split).mkdir(parents=True)
+            for image, item in draw_split(count, size, seed, split):
+                Image.fromarray(image).save(root / item.source)
+                for name, (x, y) in zip(item.names, item.keypoints, strict=True):
+                    rows.writerow((item.source, item.label, name, f"{x:.3f}", f"{y:.3f}", split))
+    sentence = f"Drawn by NormMatch: {count_per_class} training figures a class of {size} pixels, seed {seed}.\n"
+    (root / MARKER).write_text(sentence, encoding="utf-8")
+
+
+def draw_split(
+    count_per_class: int, size: int, seed: int, split: SplitName
+) -> Iterator[tuple[np.ndarray, PreparedObject]]:
+    """Draw the figures of a split one after the other."""
+    if count_per_class < 1 or seed < 0:
+        raise InputError(f"count_per_class is {count_per_class} and seed is {seed}; expected at least 1 and 0.")
+    if split not in ("train", "val"):
+        raise InputError(f"split is {split!r}; expected train or val.")
+    for label in LABELS:
+        for index in range(count_per_class):
+            # Even seeds for training, odd ones for validation: disjoint, however many are drawn.
+            image, names, keypoints = draw_figure(2 * ((seed << 32) + index) + (split == "val"), label, size)
+            source = f"images/{split}/{label}_{index:05d}.png"
+            yield image, PreparedObject(label, names, keypoints, source, (size, size))
+
+
+def placement(figure: Sketch, label: str, canvas: int, rng: np.random.Generator) -> np.ndarray:
+    """A random rotation, scale and shift (2, 3) that keeps every keypoint inside the canvas."""
+    angle = np.deg2rad(rng.choice(HEADINGS.get(label, (0.0,))) + rng.uniform(-TURN, TURN))
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    turned = np.array(list(figure.keypoints.values())) @ rotation.T  # (K, 2)
+    low, high = turned.min(axis=0), turned.max(axis=0)
+    scale = canvas * rng.uniform(*EXTENT) / (high - low).max()
+    border = MARGIN * canvas
+    shift = rng.uniform(border - scale * low, canvas - border - scale * high)
+    return np.concatenate([scale * rotation, shift[:, None]], axis=1)
+
+
+def to_canvas(transform: np.ndarray, points: tuple[Point, ...]) -> np.ndarray:
+    """Points of a sketch as points of the canvas (K, 2)."""
+    return np.asarray(points, dtype=np.float64) @ transform[:, :2].T + transform[:, 2]
+
+
+def background(canvas: int, rng: np.random.Generator) -> Image.Image:
+    """A pale gradient or soft noise, with shapes of any colour upon it."""
+    cells = 2 if rng.random() < 0.5 else 7
+    base = rng.uniform(150, 225, 3) + rng.uniform(-35, 35, (cells, cells, 1)) + rng.uniform(-14, 14, (cells, cells, 3))
+    image = Image.fromarray(base.clip(0, 255).astype(np.uint8)).resize((canvas, canvas), Image.Resampling.BICUBIC)
+    draw = ImageDraw.Draw(image)
+    for _ in range(rng.integers(CLUTTER + 1)):
+        draw.polygon(outline(canvas, rng.uniform(0.06, 0.22) * canvas, rng), fill=pale(rng))
+    return image
+
+
+def pale(rng: np.random.Generator) -> Color:
+    """A random colour for what is not a figure."""
+    r, g, b = rng.integers(110, 240, 3).tolist()
+    return r, g, b
+
+
+def outline(canvas: int, radius: float, rng: np.random.Generator, center: np.ndarray | None = None) -> list[Point]:
+    """A random closed shape: triangle, box, more corners, or nearly round."""
+    corners = int(rng.choice((3, 4, 5, 24)))
+    middle = rng.uniform(0, canvas, 2) if center is None else center
+    t = rng.uniform(0, 2 * np.pi) + 2 * np.pi * np.arange(corners) / corners
+    stretch = rng.uniform(0.7, 1.3)
+    return list(zip(middle[0] + stretch * radius * np.cos(t), middle[1] + radius / stretch * np.sin(t), strict=True))
+
+
+def texture(canvas: int, rng: np.random.Generator) -> np.ndarray:
+    """What the coat's colour is multiplied with (canvas, canvas): stripes, dots, a gradient or nothing."""
+    kind = rng.choice(("stripes", "dots", "gradient", "plain"))
+    angle, period, dip = rng.uniform(0, np.pi), rng.uniform(0.05, 0.09) * canvas, np.float32(rng.uniform(0.25, 0.45))
+    along = np.arange(canvas, dtype=np.float32)
+    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+    u = c * along[None, :] + s * along[:, None]  # (canvas, canvas)
+    v = c * along[:, None] - s * along[None, :]  # (canvas, canvas)
+    wave = 2 * np.pi / period
+    if kind == "stripes":
+        return 1 - dip * (np.sin(wave * u) > 0.2)
+    if kind == "dots":
+        return 1 - dip * (np.sin(wave * u) * np.sin(wave * v) > 0.3)
+    if kind == "gradient":
+        return 1 - dip * (u - u.min()) / (u.max() - u.min())
+    return np.ones_like(u)
+
+
+def paint(image: Image.Image, figure: Sketch, transform: np.ndarray, coat: np.ndarray) -> None:
+    """Draw the parts from back to front, then multiply the coat's texture into what is still seen of it."""
+    mask = Image.new("L", image.size)
+    draw, draw_mask = ImageDraw.Draw(image), ImageDraw.Draw(mask)
+    scale = float(np.hypot(*transform[:, 0]))
+    for part in figure.parts:
+        xy = to_canvas(transform, part.points)
+        draw_part(draw, xy, part, scale, part.color, INK)
+        covered = 255 if part.textured else 0
+        draw_part(draw_mask, xy, part, scale, covered, 0)
+    dark = Image.fromarray((np.asarray(image) * coat[..., None]).astype(np.uint8))
+    image.paste(dark, mask=mask)
+
+
+def draw_part(
+    draw: ImageDraw.ImageDraw, xy: np.ndarray, part: Part, scale: float, fill: Color | int, ink: Color | int
+) -> None:
+    """One part with its outline: a polygon, or a chain of discs joined by straight sides."""
+    line = OUTLINE * scale
+    if not part.radii:
+        corners = [tuple(point) for point in xy.tolist()]
+        draw.polygon(corners, fill=fill)
+        draw.line([*corners, corners[0], corners[1]], fill=ink, width=max(1, round(line)), joint="curve")
+        return
+    radii = scale * np.array(part.radii)
+    for color, grow in ((ink, line / 2), (fill, -line / 2)):
+        for (x, y), r in zip(xy, radii + grow, strict=True):
+            draw.ellipse((x - r, y - r, x + r, y + r), fill=color)
+        for a, b, ra, rb in zip(xy[:-1], xy[1:], radii[:-1] + grow, radii[1:] + grow, strict=True):
+            across = np.array([a[1] - b[1], b[0] - a[0]]) / max(np.hypot(*(b - a)), 1e-6)  # unit, at a right angle
+            sides = np.stack([a + ra * across, b + rb * across, b - rb * across, a - ra * across])
+            draw.polygon([tuple(point) for point in sides.tolist()], fill=color)
+
+
+def occlude(image: Image.Image, keypoints: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Cover the place of one keypoint, sometimes; return which keypoints (K,) are still seen."""
+    everything = np.ones(len(keypoints), dtype=bool)
+    if rng.random() >= OCCLUSION:
+        return everything
+    canvas = image.size[0]
+    center = keypoints[rng.integers(len(keypoints))] + rng.uniform(-0.05, 0.05, 2) * canvas
+    mask = Image.new("1", image.size)
+    ImageDraw.Draw(mask).polygon(outline(canvas, rng.uniform(*COVER) * canvas, rng, center), fill=1)
+    x, y = keypoints.astype(int).T  # a keypoint at x lies in pixel floor(x)
+    visible = ~np.asarray(mask)[y, x]  # (K,)
+    if visible.sum() < MIN_VISIBLE:
+        return everything
+    image.paste(pale(rng), mask=mask)
+    return visible

@@ -1,0 +1,154 @@
+"""Which objects meet: all possible pairs of a class, and the fixed list of pairs of an evaluation."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from normmatch.datasets.types import KeypointPair, PreparedSplit, Sampling, Split, make_pair
+from normmatch.errors import DataError
+from normmatch.io import write_json
+
+PairStyle = Literal["replacement", "distinct"]
+
+
+class ClassPairs:
+    """Every pair of two objects of one class that share at least `min_shared` names, without listing them.
+
+    Pairs are numbered 0..len-1 through their first object, so one random integer draws one pair, each as likely.
+    """
+
+    def __init__(self, members: np.ndarray, names: Sequence[Sequence[str]], min_shared: int) -> None:
+        self.members = members  # (n,) indices into the split's objects
+        self.min_shared = min_shared
+        column = {name: i for i, name in enumerate(sorted({name for row in names for name in row}))}
+        self.has = np.zeros((len(members), len(column)), np.float32)  # (n, V)
+        for i, row in enumerate(names):
+            self.has[i, [column[name] for name in row]] = 1
+        self.ends = np.cumsum([len(self._partners(i)) for i in range(len(members))])  # (n,)
+
+    def _partners(self, i: int) -> np.ndarray:
+        """Members after i that share enough names with it."""
+        return i + 1 + np.flatnonzero(self.has[i + 1 :] @ self.has[i] >= self.min_shared)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        i = int(np.searchsorted(self.ends, number, side="right"))
+        j = self._partners(i)[number - (self.ends[i - 1] if i else 0)]
+        return int(self.members[i]), int(self.members[j])
+
+
+def class_pairs(split: Split | PreparedSplit, min_shared: int) -> dict[str, ClassPairs]:
+    """The possible pairs of each class, classes in alphabetical order; a class may have none."""
+    labels = np.array([item.label for item in split.objects])
+    return {
+        str(label): ClassPairs(members, [split.objects[int(i)].names for i in members], min_shared)
+        for label in np.unique(labels)
+        for members in [np.flatnonzero(labels == label)]
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class PairList:
+    """The pairs of an evaluation, made once. How pair k is shuffled and jittered depends on `seed` and k alone."""
+
+    dataset: str
+    objects: str  # hash of the objects that the numbers point to
+    seed: int
+    pairs: np.ndarray  # (P, 2) int64 indices into the split's objects
+    jitter: float = 0.0  # standard deviation of the noise on the keypoints' coordinates, in pixels of the crop
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def pair(self, split: PreparedSplit, number: int, sampling: Sampling = "intersection") -> KeypointPair:
+        """Pair `number` of the list, shuffled as it always is."""
+        index0, index1 = self.pairs[number]
+        rng = np.random.default_rng((self.seed, number))
+        pair = make_pair(split, int(index0), int(index1), rng, sampling)
+        if not self.jitter:
+            return pair
+        # the same noise, scaled, for any jitter: so that levels differ by the level and not by the draw
+        moved = [
+            points + np.float32(self.jitter) * rng.standard_normal(points.shape, np.float32)
+            for points in (pair.keypoints0, pair.keypoints1)
+        ]
+        return replace(pair, keypoints0=moved[0], keypoints1=moved[1])
+
+
+def objects_hash(split: PreparedSplit) -> str:
+    """A hash of which objects a split has, in order; the size of their images does not enter."""
+    rows = [[item.label, item.source, list(item.names)] for item in split.objects]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def sample_pair_list(
+    split: PreparedSplit,
+    dataset: str,
+    per_class: int = 1000,
+    seed: int = 0,
+    min_shared: int = 2,
+    style: PairStyle = "replacement",
+    strict: bool = True,
+) -> PairList:
+    """Draw the evaluation pairs of a split; a split that comes with its own pairs keeps exactly those.
+
+    `replacement` draws `per_class` pairs of each class, repeats allowed (protocols nmt and bbgm); `distinct` draws as
+    many different ones, or all there are (thinkmatch). A class without a single pair is an error when `strict`,
+    because leaving it out would change the mean over classes; otherwise it is left out.
+    """
+    if split.pairs is not None:
+        return PairList(dataset, objects_hash(split), seed, np.asarray(split.pairs, np.int64).reshape(-1, 2))
+    possible = class_pairs(split, min_shared)
+    empty = [label for label, pairs in possible.items() if len(pairs) == 0]
+    if (empty and strict) or len(empty) == len(possible):
+        raise DataError(
+            f"{dataset}: no two objects share {min_shared} keypoint names in class {', '.join(empty) or '(no class)'}."
+        )
+    drawn: list[tuple[int, int]] = []
+    rng = np.random.default_rng(seed)
+    for pairs in possible.values():
+        if style == "distinct":
+            chosen = rng.choice(len(pairs), min(per_class, len(pairs)), replace=False)
+        else:
+            chosen = rng.integers(len(pairs), size=per_class) if len(pairs) else np.empty(0, np.int64)
+        turned = rng.random(len(chosen)) < 0.5  # which of the two is image 0
+        drawn += [pairs[k][::-1] if turn else pairs[k] for k, turn in zip(chosen, turned, strict=True)]
+    return PairList(dataset, objects_hash(split), seed, np.array(drawn, np.int64).reshape(-1, 2))
+
+
+def save_pair_list(pair_list: PairList, path: Path) -> None:
+    """Write a pair list as JSON, whole or not at all."""
+    content = {
+        "dataset": pair_list.dataset,
+        "objects": pair_list.objects,
+        "seed": pair_list.seed,
+        "pairs": pair_list.pairs.tolist(),
+    }
+    try:
+        write_json(path, content)
+    except OSError as error:
+        raise DataError(f"{path}: the pair list cannot be written ({error.strerror}).") from error
+
+
+def load_pair_list(path: Path, split: PreparedSplit) -> PairList:
+    """Read a pair list and make sure that it was made for this split."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        pairs = np.array(content["pairs"], np.int64).reshape(-1, 2)
+        pair_list = PairList(str(content["dataset"]), str(content["objects"]), int(content["seed"]), pairs)
+    except OSError as error:
+        raise DataError(f"{path}: the pair list cannot be read ({error.strerror}).") from error
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise DataError(f"{path}: not a pair list; expected JSON with dataset, objects, seed and pairs.") from error
+    if pair_list.objects != objects_hash(split):
+        raise DataError(f"{path}: made for other objects than this split's, namely those of '{pair_list.dataset}'.")
+    if pairs.size and not (pairs.min() >= 0 and pairs.max() < len(split.objects)):
+        raise DataError(f"{path}: a pair points outside the split, which has {len(split.objects)} objects.")
+    return pair_list

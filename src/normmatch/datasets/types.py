@@ -1,0 +1,132 @@
+"""What a dataset is: annotated objects, and which of them form pairs.
+
+Every benchmark is read into these few types, so that training and evaluation never know which one they have:
+
+    Dataset  ->  prepare (crop, resize, once)  ->  PreparedSplit  ->  KeypointPair  ->  one padded, masked batch
+
+Coordinates are x right, y down, in pixels with centres at +0.5, so resizing by s maps x to s * x.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from normmatch.datasets.image_file import ImageFile
+from normmatch.geometry import Box
+
+Images = np.ndarray | ImageFile
+Sampling = Literal["intersection", "inclusion", "all"]
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatedObject:
+    """One object in one image file, with its named keypoints."""
+
+    image: Path
+    label: str  # the class
+    names: tuple[str, ...]  # K distinct names
+    keypoints: np.ndarray  # (K, 2) float32, xy in pixels of the upright image; may lie outside the box
+    box: Box | None = None  # the crop; None is the whole image
+    homography: np.ndarray | None = None  # (3, 3): warps the image first; keypoints and box are in the warped one
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The objects of one split; `pairs` (P, 2) are indices into them, or None where any two of a class may meet."""
+
+    objects: tuple[AnnotatedObject, ...]
+    pairs: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A benchmark as read from disk. `skipped` counts, by reason, every annotation that was left out."""
+
+    name: str
+    protocol: str
+    splits: Mapping[str, Split]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedObject:
+    """An object after `prepare`: its keypoints are in pixels of the resized crop."""
+
+    label: str
+    names: tuple[str, ...]
+    keypoints: np.ndarray  # (K, 2) float32
+    source: str  # file name, for messages and failure analysis
+    source_size: tuple[int, int]  # width, height of the crop before resizing
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSplit:
+    """What training and evaluation read: crops as one array, and their keypoints."""
+
+    images: Images  # (n, S, S, 3) uint8, a memory-mapped file when they come from a cache
+    objects: Sequence[PreparedObject]
+    pairs: np.ndarray | None = None  # (P, 2), as in Split
+
+
+def join(first: PreparedSplit, second: PreparedSplit) -> PreparedSplit:
+    """Two splits of one cache, or of arrays, as one; where they come with pairs, the pairs of both."""
+    if isinstance(first.images, ImageFile) and isinstance(second.images, ImageFile):
+        images: Images = ImageFile(first.images.path, np.concatenate([first.images.rows, second.images.rows]))
+    else:
+        images = np.concatenate([first.images[:], second.images[:]])
+    pairs = None
+    if first.pairs is not None and second.pairs is not None:
+        pairs = np.concatenate([first.pairs, second.pairs + len(first.objects)])
+    return PreparedSplit(images, (*first.objects, *second.objects), pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class KeypointPair:
+    """Two objects and the truth between their keypoints, each side in an order of its own."""
+
+    index0: int
+    index1: int
+    label: str
+    names0: tuple[str, ...]
+    names1: tuple[str, ...]
+    keypoints0: np.ndarray  # (M, 2) float32
+    keypoints1: np.ndarray  # (N, 2) float32
+    matches0: np.ndarray  # (M,) int64: index into keypoints1, -1 where the point has no partner
+
+
+def make_pair(
+    split: PreparedSplit, index0: int, index1: int, rng: np.random.Generator, sampling: Sampling = "intersection"
+) -> KeypointPair:
+    """The pair of two objects, each side shuffled by `rng` on its own."""
+    first, second = split.objects[index0], split.objects[index1]
+    return pair_points(
+        (index0, index1), first.label, first.names, first.keypoints, second.names, second.keypoints, rng, sampling
+    )
+
+
+def pair_points(
+    index: tuple[int, int],
+    label: str,
+    names0: Sequence[str],
+    keypoints0: np.ndarray,
+    names1: Sequence[str],
+    keypoints1: np.ndarray,
+    rng: np.random.Generator,
+    sampling: Sampling,
+) -> KeypointPair:
+    """Match two sets of named points by name.
+
+    `intersection` keeps the names that both have; `inclusion` those in image 0 and all in image 1; `all` keeps all.
+    """
+    shared = set(names0) & set(names1)
+    keep0 = [i for i, name in enumerate(names0) if sampling == "all" or name in shared]
+    keep1 = [i for i, name in enumerate(names1) if sampling != "intersection" or name in shared]
+    order0, order1 = rng.permutation(keep0).astype(np.int64), rng.permutation(keep1).astype(np.int64)
+    shuffled0, shuffled1 = tuple(names0[i] for i in order0), tuple(names1[i] for i in order1)
+    place = {name: i for i, name in enumerate(shuffled1)}
+    matches0 = np.array([place.get(name, -1) for name in shuffled0], dtype=np.int64)
+    return KeypointPair(*index, label, shuffled0, shuffled1, keypoints0[order0], keypoints1[order1], matches0)

@@ -1,0 +1,122 @@
+"""Asking networks: which pairs, with which points and which noise, and what each of the networks says about them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from normmatch import weights as pretrained
+from normmatch.config import DatasetName, ModelConfig
+from normmatch.datasets.catalog import Reading, load_splits
+from normmatch.datasets.pairs import PairList, sample_pair_list
+from normmatch.datasets.protocols import Protocol, get_protocol
+from normmatch.datasets.types import PreparedSplit, Sampling
+from normmatch.errors import WeightsError
+from normmatch.evaluation.config import EvalConfig
+from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.predict import predict
+from normmatch.evaluation.predictions import Predictions
+from normmatch.evaluation.provenance import made_with
+from normmatch.model.device import find_device
+from normmatch.model.network import NormMatch
+
+MAY_DIFFER: dict[str, Any] = {"backbone_weights": "", "drop_path": 0.0, "min_score": 0.0}  # between runs of a network
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Pairs of a split to be matched in one way."""
+
+    name: str  # of the split
+    split: PreparedSplit
+    pair_list: PairList
+    protocol: Protocol
+    sampling: Sampling
+
+
+def ask_networks(weights: Sequence[str], name: DatasetName, config: EvalConfig) -> Iterator[list[Predictions]]:
+    """What one network after the other says about all its jobs, see `make_jobs`."""
+    files = [pretrained.find(item) for item in weights]
+    configs = [pretrained.read_config(file) for file in files]
+    check_same_network(weights, configs)
+    device = find_device(config.device)
+    jobs = make_jobs(name, config, configs[0].image_size)
+    for item, file in zip(weights, files, strict=True):
+        model = NormMatch.from_pretrained(file).to(device)
+        bank = FeatureBank(model, [(job.split, job.pair_list.pairs) for job in jobs], config.precision)
+        yield [answer(model, job, bank, item, config) for job in jobs]
+        del bank  # before the next network fills its own
+
+
+def check_same_network(weights: Sequence[str], configs: Sequence[ModelConfig]) -> None:
+    """Mean and spread over several weights say something only if they are of one network, trained several times."""
+    first = replace(configs[0], **MAY_DIFFER)
+    for item, config in zip(weights, configs, strict=True):
+        other = replace(config, **MAY_DIFFER)
+        for key, value in vars(first).items():
+            if getattr(other, key) != value:
+                raise WeightsError(
+                    f"weights {item} are of another network than {weights[0]}: {key} is {getattr(other, key)}, not "
+                    f"{value}; expected runs of one network, or one weights file at a time."
+                )
+
+
+def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
+    """Each protocol plain, then with jitter; for a calibration validation and test with all points, by the first."""
+    jobs = []
+    for number, protocol in enumerate(map(get_protocol, config.protocol)):
+        calibrate = config.calibrate and number == 0
+        needed = (config.split, "val") if calibrate else (config.split,)
+        reading = Reading(config.grid, config.magnitude, config.only)
+        splits = load_splits(name, config.root, protocol.name, size, needed, reading)  # type: ignore[arg-type]
+        if config.gray:
+            splits[config.split] = without_pictures(splits[config.split])
+        pair_list = draw_pairs(splits[config.split], name, protocol, config)
+        plain = Job(config.split, splits[config.split], pair_list, protocol, config.sampling)
+        jobs += [plain] + [replace(plain, pair_list=replace(pair_list, jitter=sigma)) for sigma in config.jitter]
+        if calibrate:
+            shown: Sampling = "all" if config.sampling == "intersection" else config.sampling
+            validation = draw_pairs(splits["val"], name, protocol, config)
+            more = [Job("val", splits["val"], validation, protocol, shown), replace(plain, sampling=shown)]
+            done = {(job.name, job.sampling) for job in jobs}
+            jobs += [job for job in more if (job.name, job.sampling) not in done]
+    return jobs
+
+
+def without_pictures(split: PreparedSplit) -> PreparedSplit:
+    """The same keypoints on gray."""
+    return replace(split, images=np.broadcast_to(np.uint8(128), split.images.shape))
+
+
+def draw_pairs(split: PreparedSplit, name: str, protocol: Protocol, config: EvalConfig) -> PairList:
+    """The pairs of a split that the protocol asks for, the same for every network."""
+    return sample_pair_list(
+        split, name, config.pairs, config.seed, protocol.fewest_shared, protocol.pairs, strict=False
+    )
+
+
+def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: EvalConfig) -> Predictions:
+    """What a network says, with an account of where it comes from."""
+    predictions = predict(
+        model,
+        job.split,
+        job.pair_list,
+        sampling=job.sampling,
+        hungarian=job.protocol.one_to_one,
+        batch_size=config.batch_size,
+        bank=bank,
+    )
+    meta = {
+        "weights": weights,
+        "split": job.name,
+        "protocol": job.protocol.name,
+        **predictions.meta,
+        "gray": config.gray,
+        "reading": [config.grid, config.magnitude, config.only],
+        "min_score": model.config.min_score,
+        "precision": bank.precision,
+        "left_out": sorted({item.label for item in job.split.objects} - set(predictions.labels)),
+        "made_with": made_with(bank.device),
+    }
+    return replace(predictions, meta=meta)

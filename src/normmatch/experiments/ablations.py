@@ -1,0 +1,226 @@
+"""The paper's ablation table: the same training with one thing changed in each row, beside what that cost the paper.
+
+    OUT/<row>/            the run of each row, as `normmatch train` leaves it, and result.json, its accuracy
+    OUT/ablation.json     all rows;  OUT/ablation.md  the table
+
+A command that is stopped goes on where it was when it is given again: rows that are done are read, not trained.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from normmatch.config import PRESETS, AugmentConfig, TrainConfig
+from normmatch.datasets.catalog import load_splits
+from normmatch.errors import ConfigError, WeightsError
+from normmatch.evaluation.config import EvalConfig
+from normmatch.evaluation.predict_all import ask_networks
+from normmatch.evaluation.report import score
+from normmatch.evaluation.run import write_text
+from normmatch.evaluation.tables import Sheet, percent, print_sheet, to_markdown
+from normmatch.training.distributed import under_torchrun
+from normmatch.training.loop import train
+from normmatch.training.run import CONFIG, as_json, check_same, read_json
+from normmatch.weights import FILE_NAME
+
+RESULT, REPORT, TABLE = "result.json", "ablation.json", "ablation.md"
+FULL = "full"
+PAPER_FULL = 88.7  # accuracy of the paper's full model on PascalVOC
+NO_AUGMENT = AugmentConfig(affine=0.0, photometric=0.0, flip=0.0, mixup=0.0, cutmix=0.0, erase=0.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    title: str
+    change: Callable[[TrainConfig], TrainConfig]
+    paper: float | None = None  # points of accuracy that the change cost the paper
+
+
+def _loss(**changes: Any) -> Callable[[TrainConfig], TrainConfig]:
+    return lambda config: replace(config, loss=replace(config.loss, **changes))
+
+
+def _without_augmentation(config: TrainConfig) -> TrainConfig:
+    return replace(config, augment=NO_AUGMENT, views=min(config.views, 1))
+
+
+def _vanilla(config: TrainConfig) -> TrainConfig:
+    return replace(config, model=replace(config.model, transformer="vanilla"))
+
+
+def _vgg16(config: TrainConfig) -> TrainConfig:
+    """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
+    names = ("backbone", "backbone_layers", "image_size")
+    changes = {name: getattr(PRESETS["vgg16"], name) for name in names}
+    return replace(config, model=replace(config.model, **changes), freeze=0, layer_decay=1.0)
+
+
+ROWS = {
+    FULL: Row("full", lambda config: config, 0.0),
+    "augmentation": Row("without augmentation", _without_augmentation, 1.2),
+    "layer-loss": Row("without layer loss", _loss(layer_loss=False), 0.8),
+    "vanilla": Row("vanilla transformer", _vanilla, 2.6),
+    "cross-entropy": Row("cross-entropy instead of the losses", _loss(contrastive=False), 15.1),
+    "vgg16": Row("VGG16 backbone", _vgg16, 4.9),
+    "name-loss": Row("without name loss (ours)", _loss(names=0.0)),
+    "layer-match": Row("without layer match (ours)", _loss(layer_match=0.0)),
+    "paper-losses": Row("the paper's losses only", _loss(names=0.0, layer_match=0.0)),
+}
+
+
+def row_config(config: TrainConfig, name: str, vgg16_weights: str) -> TrainConfig:
+    """The training of a row, in a folder of its own."""
+    changed = ROWS[name].change(replace(config, out=config.out / name))
+    if name == "vgg16":
+        return replace(changed, model=replace(changed.model, backbone_weights=vgg16_weights))
+    return changed
+
+
+def ablate(
+    config: TrainConfig, rows: Sequence[str], vgg16_weights: str, split: str, pairs: int
+) -> list[dict[str, Any]]:
+    """Train and evaluate the rows, print the table; returns the rows that are done, the paper's drops beside ours."""
+    check(config, rows, vgg16_weights)
+    runs = {name: row_config(config, name, vgg16_weights) for name in rows}
+    measure = EvalConfig(
+        root=config.data.root,
+        protocol=(config.data.protocol,),
+        split=split,
+        pairs=pairs,
+        sampling=config.data.sampling,
+        device=config.accelerator,
+    )
+    data = config.data
+    for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
+        load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
+    until = time.monotonic() + 60 * config.minutes if config.minutes else None
+    done = done_before(config, set(ROWS) - set(rows), vgg16_weights, measure)
+    for name, run in runs.items():
+        result = finish(run, measure, until)
+        if result is None:
+            print(f"time is up in the row {name}; the same command goes on from here")
+            break
+        done[name] = result
+        done = {row: done[row] for row in ROWS if row in done}  # in the table's order
+        write(config, done)
+    if done:
+        print_sheet(make_sheet(done))
+    return make_rows(done)
+
+
+def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
+    """Refuse what cannot be, before the first row is trained."""
+    for name in rows:
+        if name not in ROWS:
+            raise ConfigError(f"there is no row {name!r} in the ablation table; expected {', '.join(ROWS)}")
+    if not rows or len(set(rows)) < len(rows):
+        raise ConfigError(f"the rows are {' '.join(rows) or 'none'}; expected some, each once")
+    if config.devices > 1 or under_torchrun():
+        raise ConfigError("the ablation table is trained on one device; start rows on several with normmatch train")
+    ours = {*ROWS, REPORT, TABLE}
+    if config.out.is_dir() and any(path.name not in ours and path.name[0] != "." for path in config.out.iterdir()):
+        raise ConfigError(f"{config.out} holds something else; expected a new folder, or that of an ablation table")
+    if config.resume or config.init:
+        raise ConfigError(
+            "the rows of the ablation table start alike and go on by themselves; leave out --init, --resume"
+        )
+    if "vgg16" in rows and vgg16_weights not in ("hub", "random") and not Path(vgg16_weights).is_file():
+        raise WeightsError(f"weights file {vgg16_weights} does not exist; expected one of VGG16 as --vgg16-weights")
+
+
+def done_before(
+    config: TrainConfig, names: Collection[str], vgg16_weights: str, measure: EvalConfig
+) -> dict[str, dict[str, Any]]:
+    """Results of rows that an earlier command with these settings left, so that the table stays whole."""
+    found = {}
+    for name in names:
+        with suppress(ConfigError):  # of other settings
+            result = earlier_result(row_config(config, name, vgg16_weights), measure)
+            if result:
+                found[name] = result
+    return found
+
+
+def earlier_result(run: TrainConfig, measure: EvalConfig) -> dict[str, Any] | None:
+    """The result that a row has already; None if it has none, or was measured otherwise."""
+    if (run.out / CONFIG).is_file():
+        check_same(run, read_json(run.out / CONFIG))
+    if not (run.out / RESULT).is_file():
+        return None
+    result = read_json(run.out / RESULT)
+    return result if result["asked"] == asked_for(measure) else None
+
+
+def asked_for(measure: EvalConfig) -> dict[str, Any]:
+    return {key: value for key, value in as_plain(measure).items() if key not in ("root", "device")}
+
+
+def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> dict[str, Any] | None:
+    """The result of a row, for which it is trained and evaluated as far as that is not done; None if time is up."""
+    earlier = earlier_result(run, measure)
+    if earlier:
+        return earlier
+    if not (run.out / FILE_NAME).is_file():
+        left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
+        data = run.data
+        splits = load_splits(data.name, data.root, data.protocol, run.model.image_size, data.needed_splits)
+        train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
+        if not (run.out / FILE_NAME).is_file():
+            return None
+    ((said,),) = ask_networks([str(run.out)], run.data.name, measure)
+    result = {"asked": asked_for(measure), "train": as_json(run), **score(said)}
+    write_text(run.out / RESULT, json.dumps(result, indent=1))
+    return result
+
+
+def as_plain(measure: EvalConfig) -> dict[str, Any]:
+    return json.loads(json.dumps(asdict(measure), default=str))
+
+
+def make_rows(done: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Accuracy of each row and how far it is below the full one, beside the paper's drop; in points of per cent."""
+    full = done.get(FULL)
+    return [
+        {
+            "row": name,
+            "title": ROWS[name].title,
+            "accuracy": 100 * result["mean"],
+            "drop": 100 * (full["mean"] - result["mean"]) if full else None,
+            "paper_drop": ROWS[name].paper,
+        }
+        for name, result in done.items()
+    ]
+
+
+def make_sheet(done: dict[str, dict[str, Any]]) -> Sheet:
+    """The table. The paper's numbers are PascalVOC's, so they stand beside that dataset's alone."""
+    first = next(iter(done.values()))
+    beside = first["dataset"] == "pascal-voc"
+    rows = []
+    for row in make_rows(done):
+        drop = "" if row["drop"] is None or row["row"] == FULL else f"{row['drop']:.2f}"
+        paper = "" if row["paper_drop"] is None else f"{row['paper_drop']:.1f}"
+        paper = f"({PAPER_FULL})" if row["row"] == FULL else paper
+        rows.append((row["title"], percent(row["accuracy"] / 100, 2), drop, *([paper] if beside else [])))
+    rules = f"{first['dataset']} {first['split']}, protocol {first['protocol']}, {first['pairs']:,} pairs"
+    steps, batch = first["train"]["steps"], first["train"]["batch_size"]
+    note = f"{steps:,} steps of {batch} pairs each; a drop is what a row loses against the full one"
+    return Sheet(
+        f"ablations, accuracy in %: {rules}",
+        ("", "accuracy", "drop", *(("the paper's drop",) if beside else ())),
+        rows,
+        [note],
+    )
+
+
+def write(config: TrainConfig, done: dict[str, dict[str, Any]]) -> None:
+    """Write what is known so far."""
+    report = {"rows": make_rows(done), "results": done}
+    write_text(config.out / REPORT, json.dumps(report, indent=1))
+    write_text(config.out / TABLE, to_markdown([make_sheet(done)]))

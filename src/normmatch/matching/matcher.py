@@ -1,0 +1,300 @@
+"""Match the keypoints of your own photographs. Nothing here imports torch before a network is loaded.
+
+matcher = Matcher()
+result = matcher.match("cheetah.jpg", "lion.jpg", keypoints0, keypoints1)
+result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where it has no partner
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from normmatch.config import BackendName
+from normmatch.errors import ConfigError, InputError
+from normmatch.matching.cache import Memory
+from normmatch.matching.crops import MAX_POINTS, Square, View, ViewKey, make_view
+from normmatch.matching.decoding import Result, choose
+from normmatch.matching.prefetch import ahead
+
+if TYPE_CHECKING:
+    from normmatch.model.network import NormMatch
+
+ENCODE_BATCH = 8  # images that go through the backbone together
+VIEW_BATCH = 32  # images that are looked at together, if they have few points
+MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer go together where they have many points
+
+
+class Pair(NamedTuple):
+    """Two images, their keypoints, and boxes (xmin, ymin, width, height) of the objects if wanted."""
+
+    image0: Any
+    image1: Any
+    keypoints0: Any
+    keypoints1: Any
+    box0: Any = None
+    box1: Any = None
+
+
+class Backend(Protocol):
+    """What runs the network; what images become in it is its own affair. See `torch_backend.py`."""
+
+    image_size: int
+    min_score: float
+    pair_batch: int  # pairs that are matched together, if they have few points
+
+    def encode(self, images: np.ndarray) -> list[Any]:
+        """The features of each of the images (B, 3, S, S) uint8."""
+        ...
+
+    def look(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
+        """Each of B encoded images as it is seen with its keypoints (K, 2): all that a match needs."""
+        ...
+
+    def match(self, seen0: Sequence[Any], seen1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at, n the most points.
+
+        Where a pair has fewer points its log-assignment is -inf.
+        """
+        ...
+
+
+class Matcher:
+    """A loaded network that matches photographs, and remembers the ones that it has seen last.
+
+    Args:
+        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch; for the
+            backend onnx the folder that `normmatch export` wrote.
+        device: auto, cpu, cuda or mps; auto is cuda where there is one.
+        backend: what runs the network: torch, or onnx, which needs no torch.
+        compile: compile the network with torch: minutes, which thousands of pairs one by one on a GPU pay back.
+        precision: of the backbone: auto, float32, bfloat16 or float16; auto is the fastest that the device has.
+        cache: how many images are remembered, by their content, encoded and with their keypoints.
+    """
+
+    def __init__(
+        self,
+        weights: "str | Path | NormMatch" = "small",
+        *,
+        device: str = "auto",
+        backend: BackendName = "torch",
+        compile: bool = False,
+        precision: str = "auto",
+        cache: int = 32,
+    ) -> None:
+        if cache < 0:
+            raise ConfigError(f"cache is {cache}, expected a number of images of at least 0.")
+        self.backend = _open_backend(weights, device, backend, compile, precision)
+        self.cache = cache
+        self._encoded, self._seen = Memory(cache), Memory(cache)  # squares and views, by their keys
+
+    def match(
+        self,
+        image0: Any,
+        image1: Any,
+        keypoints0: Any,
+        keypoints1: Any,
+        *,
+        box0: Any = None,
+        box1: Any = None,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> Result:
+        """Match the keypoints of two images; there may be different numbers of them, and none.
+
+        Args:
+            image0, image1: a path, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a torch tensor
+                (3, H, W); files and PIL images are turned upright as their EXIF data say.
+            keypoints0, keypoints1: (M, 2) and (N, 2), xy in pixels of the upright images, pixel centres at +0.5.
+            box0, box1: the object's xmin, ymin, width and height in the same pixels; the whole image without it.
+            one_to_one: use no point twice (Hungarian method).
+            mutual: keep only matches that are the best of both their points.
+            min_score: a match with a lower score is none; None is the network's calibrated one, 0 keeps all.
+
+        Returns:
+            A dict of numpy arrays:
+                matches0 (M,), matches1 (N,): index of the partner in the other image, -1 where there is none
+                matching_scores0 (M,), matching_scores1 (N,): how sure, in [0, 1]; kept where it was too low for a match
+                matches (K, 2), scores (K,): the matches of matches0 as pairs of indices
+                similarity (M, N): cosines; log_assignment (M, N): after Sinkhorn
+        """
+        pair = Pair(image0, image1, keypoints0, keypoints1, box0, box1)
+        return self.match_batch([pair], one_to_one=one_to_one, mutual=mutual, min_score=min_score)[0]
+
+    def match_batch(
+        self,
+        pairs: Iterable[Pair | tuple[Any, ...]],
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> list[Result]:
+        """Match many pairs, several at a time whatever their sizes; options and results are those of `match`.
+
+        A pair is (image0, image1, keypoints0, keypoints1), and may go on with box0 and box1.
+        """
+        options = self._options(one_to_one, mutual, min_score)
+        size = self.backend.pair_batch
+        views = ahead(self._views, (Pair(*pair) for pair in pairs), size)
+        return [result for chunk in chunks(views, size) for result in self.match_views(chunk, **options)]
+
+    def match_views(
+        self,
+        pairs: Sequence[tuple[View, View]],
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> list[Result]:
+        """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; see `views.py`."""
+        options = self._options(one_to_one, mutual, min_score)
+        needed = [view for pair in pairs if all(len(v.keypoints) for v in pair) for view in pair]
+        return self._match(pairs, self._look(needed), options)
+
+    def match_many(
+        self,
+        images: Sequence[Any],
+        keypoints: Sequence[Any],
+        boxes: Sequence[Any] | None = None,
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+    ) -> dict[tuple[int, int], Result]:
+        """Match every image with every later one; the backbone sees each once. Keys are (i, j) with i < j."""
+        boxes = [None] * len(images) if boxes is None else boxes
+        if not len(images) == len(keypoints) == len(boxes):
+            raise InputError(
+                f"There are {len(images)} images, {len(keypoints)} sets of keypoints and {len(boxes)} boxes; "
+                "expected as many of each."
+            )
+        options = self._options(one_to_one, mutual, min_score)
+        given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
+        views = list(ahead(lambda item: self._view(*item), given, ENCODE_BATCH))
+        seen = self._look(view for view in views if len(view.keypoints))
+        indices = list(itertools.combinations(range(len(views)), 2))
+        results: dict[tuple[int, int], Result] = {}
+        for chunk in chunks(indices, self.backend.pair_batch):
+            found = self._match([(views[i], views[j]) for i, j in chunk], seen, options)
+            results.update(zip(chunk, found, strict=True))
+        return results
+
+    def _options(self, one_to_one: bool, mutual: bool, min_score: float | None) -> dict[str, Any]:
+        min_score = self.backend.min_score if min_score is None else float(min_score)
+        if not 0 <= min_score <= 1:
+            raise InputError(f"min_score is {min_score:g}; expected a score from 0 to 1.")
+        return {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
+
+    def _views(self, pair: Pair) -> tuple[View, View]:
+        return (
+            self._view(pair.image0, pair.keypoints0, pair.box0, "image0"),
+            self._view(pair.image1, pair.keypoints1, pair.box1, "image1"),
+        )
+
+    def _view(self, image: Any, keypoints: Any, box: Any, name: str) -> View:
+        return make_view(image, keypoints, box, self.backend.image_size, name)
+
+    def _look(self, views: Iterable[View]) -> dict[ViewKey, Any]:
+        """The views as the backend sees them, by their keys; of what is remembered nothing is done again."""
+        wanted = {view.key: view for view in views}
+        seen = self._seen.find(wanted)
+        self._encoded.find(square for square, _ in wanted)  # so that they count as used: their points may move next
+        fresh: dict[bytes, list[View]] = {}  # by image, so that each is encoded once
+        for key, view in wanted.items():
+            if key not in seen:
+                fresh.setdefault(view.square.key, []).append(view)
+        for some in chunks(fresh.values(), VIEW_BATCH):
+            seen |= self._look_anew(list(itertools.chain(*some)))
+        self._seen.keep({key: seen[key] for key in wanted})
+        return seen
+
+    def _look_anew(self, views: Sequence[View]) -> dict[ViewKey, Any]:
+        """`_look` at views of a few images of which nothing is remembered with these points."""
+        features = self._encode(view.square for view in views)
+        seen: dict[ViewKey, Any] = {}
+        for batch in _batches([len(view.keypoints) for view in views], VIEW_BATCH):
+            chosen = [views[i] for i in batch]
+            images, keypoints = [features[view.square.key] for view in chosen], [view.keypoints for view in chosen]
+            seen.update(zip((view.key for view in chosen), self.backend.look(images, keypoints), strict=True))
+        return seen
+
+    def _encode(self, squares: Iterable[Square]) -> dict[bytes, Any]:
+        """The features of the squares by their keys; those that are remembered do not go through the backbone again."""
+        wanted = {square.key: square for square in squares}
+        features = self._encoded.find(wanted)
+        for chunk in chunks((square for key, square in wanted.items() if key not in features), ENCODE_BATCH):
+            found = self.backend.encode(np.stack([square.pixels for square in chunk]))
+            features.update(zip((square.key for square in chunk), found, strict=True))
+        self._encoded.keep({key: features[key] for key in wanted})
+        return features
+
+    def _match(
+        self, pairs: Sequence[tuple[View, View]], seen: Mapping[ViewKey, Any], options: Mapping[str, Any]
+    ) -> list[Result]:
+        """Match views that were looked at, in batches that fit into memory."""
+        results: dict[int, Result] = {}
+        counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
+        for batch in _batches([max(pair) if min(pair) else 0 for pair in counts], self.backend.pair_batch):
+            seen0, seen1 = ([seen[pairs[i][side].key] for i in batch] for side in (0, 1))
+            found = choose(*self.backend.match(seen0, seen1), [counts[i] for i in batch], **options)
+            results.update(zip(batch, found, strict=True))
+        for i, shape in enumerate(counts):
+            if i not in results:  # no point on a side: nothing to match
+                nothing = np.zeros((1, *shape), np.float32)
+                (results[i],) = choose(nothing, nothing, [shape], **options)
+        return [results[i] for i in range(len(pairs))]
+
+
+def match_pair(
+    image0: Any,
+    image1: Any,
+    keypoints0: Any,
+    keypoints1: Any,
+    *,
+    weights: str | Path = "small",
+    device: str = "auto",
+    backend: BackendName = "torch",
+    **options: Any,
+) -> Result:
+    """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
+    return _shared(str(weights), device, backend).match(image0, image1, keypoints0, keypoints1, **options)
+
+
+@functools.lru_cache(maxsize=2)
+def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
+    return Matcher(weights, device=device, backend=backend)
+
+
+def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
+    if backend == "torch":
+        from normmatch.matching.backends.torch import TorchBackend
+
+        return TorchBackend(weights, device, precision, compile)
+    if backend == "onnx":
+        from normmatch.matching.backends.onnx import OnnxBackend
+
+        return OnnxBackend(weights, device, precision, compile)
+    raise ConfigError(f"backend is {backend!r}, expected torch or onnx.")
+
+
+def _batches(counts: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices of what has points, similar numbers of them together, at most `most` and fewer where these are many."""
+    batch: list[int] = []
+    for i in sorted((i for i, count in enumerate(counts) if count), key=lambda i: counts[i]):
+        if batch and (len(batch) == most or (len(batch) + 1) * counts[i] ** 2 > MAX_CELLS):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items in lists of `size`, the last of what is left; none is taken before it is asked for."""
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,267 @@
+"""Matching thousands of pairs: in order, resumable, and without stopping at a pair that cannot be matched.
+
+out/results.jsonl    one line for each matched pair, written as they come; `row` is the pair's line in the list,
+                     from 0; the rest is `report.make_record`'s
+out/results.parquet  the same as a table, if asked for, at the end
+out/failed.jsonl     the pairs that could not be matched, and why; they are tried again by the next run
+out/run.json         what was asked for: a run that asks for something else is refused
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from normmatch import __version__
+from normmatch.annotations import MAX_BYTES, Annotation, PointIndex, read_points
+from normmatch.annotations.text import csv_rows, filled, read_text
+from normmatch.errors import DataError, NormMatchError
+from normmatch.extras import require
+from normmatch.io import locked, whole_file, write_json, write_text, writing
+from normmatch.matching.crops import View, make_square, place_points
+from normmatch.matching.matcher import Matcher, chunks
+from normmatch.matching.options import MatchOptions
+from normmatch.matching.prefetch import ahead
+from normmatch.matching.record import make_record
+from normmatch.progress import show_progress
+
+REMEMBERED = (
+    400  # images of a list that are neither read nor looked at again: a gigabyte, or two with 2,000 points each
+)
+HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
+MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
+
+Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
+Record = dict[str, Any]
+Read = tuple[Task, tuple[View, View]]  # a pair whose images were read
+Engine = Literal["local", "ray"]
+Format = Literal["jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of the pairs."""
+
+    matched: int
+    failed: tuple[Record, ...]
+
+
+def match_list(
+    pairs: Path,
+    keypoints: Path,
+    out: Path,
+    options: MatchOptions,
+    *,
+    format: Format = "jsonl",
+    engine: Engine = "local",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Summary:
+    """Match the pairs of a CSV with the columns image0 and image1, which are files seen from the CSV's folder.
+
+    Args:
+        pairs: the CSV.
+        keypoints: the keypoints of all images, see `points.py`.
+        out: the folder for the results; what an earlier run has left there is continued.
+        options: how every pair is matched.
+        format: jsonl, or parquet as well.
+        engine: local is this process; ray spreads the pairs over the workers of a Ray cluster.
+        workers: processes of Ray; one for each core or GPU of the cluster if not given.
+        progress: whether a bar is shown.
+    """
+    require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
+    tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
+    journal = out / "results.jsonl"
+    with writing(out):
+        try:
+            with locked(out / ".lock"):
+                _check_run(out, asked)
+                done = _read_journal(journal, len(tasks))
+                left = [task for row, task in enumerate(tasks) if row not in done]
+                results = _run(left, options, engine, workers) if left else iter(())
+                failed = _write_results(journal, show_progress(results, len(tasks), len(done), progress, "pairs"))
+                _write_failed(out / "failed.jsonl", failed)
+                if format == "parquet":
+                    _write_parquet(journal, out / "results.parquet")
+        except BlockingIOError:
+            raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
+    return Summary(len(tasks) - len(failed), tuple(failed))
+
+
+def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) -> Iterator[Record]:
+    """Match pairs, some at a time, while the images of the next are read.
+
+    The records come in the order of the tasks; a pair that cannot be matched becomes a record with its `error`.
+    """
+    size = matcher.backend.image_size
+    read = functools.lru_cache(matcher.cache)(lambda image, box: make_square(image, box, size, ""))
+
+    def view(task: Task, side: str) -> View:
+        box = task[f"box{side}"]
+        square = read(task[f"image{side}"], None if box is None else tuple(box))
+        return place_points(task[f"keypoints{side}"], square)
+
+    def read_pair(task: Task) -> Record | Read:
+        try:
+            return task if "error" in task else (task, (view(task, "0"), view(task, "1")))
+        except NormMatchError as error:
+            return _failure(task, error)
+
+    together = matcher.backend.pair_batch
+    for some in chunks(ahead(read_pair, tasks, together), together):
+        records = [item for item in some if isinstance(item, dict)]
+        records += _matched(matcher, [item for item in some if not isinstance(item, dict)], options)
+        yield from sorted(records, key=lambda record: record["row"])
+
+
+def _failure(task: Task, error: NormMatchError) -> Record:
+    return {key: task[key] for key in ("row", "image0", "image1")} | {"error": str(error)}
+
+
+def _matched(matcher: Matcher, pairs: Sequence[Read], options: MatchOptions) -> list[Record]:
+    try:
+        results = matcher.match_views([views for _, views in pairs], **options.choice())
+    except NormMatchError as error:
+        if len(pairs) == 1:
+            return [_failure(pairs[0][0], error)]
+        return [record for one in pairs for record in _matched(matcher, [one], options)]  # whose is it?
+    records = []
+    for (task, _), result in zip(pairs, results, strict=True):
+        first, second = (_point_set(task, side) for side in "01")
+        records.append({"row": task["row"], **make_record(first, second, result)})
+    return records
+
+
+def _point_set(task: Task, side: str) -> Annotation:
+    xy = np.array(task[f"keypoints{side}"], dtype=np.float64).reshape(-1, 2)
+    return Annotation(task[f"image{side}"], tuple(task[f"names{side}"]), xy)
+
+
+def _tasks(pairs: Path, keypoints: Path) -> list[Task]:
+    """The pairs of a CSV with their keypoints; one whose keypoints cannot be found has an `error`."""
+    points = PointIndex(read_points(keypoints), keypoints)
+    tasks: list[Task] = []
+    lines = csv_rows(pairs, read_text(pairs, MAX_BYTES), ("image0", "image1"), box=False)
+    for row, (where, line) in enumerate(lines):
+        task: Task = {"row": row}
+        for side in "01":
+            task[f"image{side}"] = str(pairs.parent.absolute() / filled(where, line, f"image{side}"))
+        try:
+            for side in "01":
+                found = points.find(task[f"image{side}"])
+                task[f"names{side}"], task[f"keypoints{side}"] = found.names, found.keypoints.tolist()
+                task[f"box{side}"] = found.box
+        except DataError as error:
+            task = _failure(task, error)
+        tasks.append(task)
+    if not tasks:
+        raise DataError(f"{pairs} has no pair; expected lines with image0 and image1.")
+    return tasks
+
+
+def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: int | None) -> Iterator[Record]:
+    if engine == "ray":
+        from normmatch.matching.ray import run_with_ray
+
+        return run_with_ray(list(chunks(tasks, HANDED_OUT)), options, workers)
+    return run_tasks(options.open(REMEMBERED), tasks, options)
+
+
+def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:
+    """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
+    values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
+    del values["device"]
+    if options.backend == "torch":
+        from normmatch.weights import find
+
+        values["weights"] = _digest([find(options.weights)])
+    else:
+        values["weights"] = _digest(sorted(Path(options.weights).glob("*.onnx*")))
+    return values
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _check_run(out: Path, asked: dict[str, Any]) -> None:
+    path, journal = out / "run.json", out / "results.jsonl"
+    if not journal.exists() or not journal.stat().st_size:  # nothing that could be mixed up
+        write_json(path, asked)
+        return
+    if not path.exists():
+        raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
+    changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
+    if changed:
+        raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
+
+
+def _read_journal(path: Path, total: int) -> set[int]:
+    """The rows that are done. A last line that breaks off, as where a run was killed, is removed."""
+    done: set[int] = set()
+    if not path.exists():
+        return done
+    whole = 0
+    with path.open("r+b") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            row = _row(line)
+            if row is None or not 0 <= row < total:
+                raise DataError(f"{path} line {number} is no result of this run; give another folder.")
+            done.add(row)
+        file.truncate(whole)
+    return done
+
+
+def _row(line: bytes) -> int | None:
+    try:
+        return int(json.loads(line)["row"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_results(journal: Path, results: Iterable[Record]) -> list[Record]:
+    """Append the results to the journal as they come; those that failed are returned."""
+    failed = []
+    with journal.open("a", encoding="utf-8") as file:
+        for record in results:
+            if "error" in record:
+                failed.append(record)
+            else:
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+    return failed
+
+
+def _write_failed(path: Path, failed: Sequence[Record]) -> None:
+    if not failed:
+        path.unlink(missing_ok=True)
+        return
+    write_text(path, "".join(json.dumps(record) + "\n" for record in failed))
+
+
+def _write_parquet(journal: Path, path: Path) -> None:
+    """The journal as a table."""
+    import pyarrow.json
+    import pyarrow.parquet
+
+    if not journal.stat().st_size:
+        return
+    options = pyarrow.json.ReadOptions(block_size=MAX_LINE)
+    with whole_file(path) as temporary:
+        pyarrow.parquet.write_table(pyarrow.json.read_json(journal, options), temporary)

@@ -1,0 +1,139 @@
+"""Annotate once, match everywhere: the named keypoints of one image are found among candidate points of all others.
+
+The result is a COCO-keypoints file, which labelling tools open. Its annotations have `score`, the mean of the matched
+keypoints' scores, and `keypoint_scores`, one for each name, as well; a keypoint without a partner has v = 0.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from normmatch import __version__
+from normmatch.annotations import Annotation, PointIndex, read_points
+from normmatch.annotations.images import image_files, upright_size
+from normmatch.errors import DataError
+from normmatch.io import write_json, writing
+from normmatch.matching.options import MatchOptions
+from normmatch.matching.pair_list import Record, Task, run_tasks
+from normmatch.matching.record import DIGITS
+from normmatch.progress import show_progress
+
+VISIBLE = 2  # COCO's v of a keypoint that can be seen
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """What became of the images."""
+
+    objects: int  # annotations in the file
+    without: tuple[str, ...]  # images that have no candidates
+    failed: tuple[str, ...]  # why objects could not be matched
+
+
+def propagate(
+    reference: Path, images: Path, candidates: Path, out: Path, options: MatchOptions, progress: bool = True
+) -> Propagated:
+    """Match the keypoints of a reference image to the candidates of every other image; write COCO keypoints.
+
+    Args:
+        reference: a keypoints file with one object; its image is seen from the file's folder, or from `images`.
+        images: the folder of the other images.
+        candidates: a keypoints file with the candidate points of these images, whatever they are called; images are
+            named as seen from this file's folder or from `images`.
+        out: the file to write.
+        options: how images are matched.
+        progress: whether a bar is shown.
+    """
+    everything = _images(images)
+    model = _reference(reference, images)
+    files = [file for file in everything if not os.path.samefile(file, model.image)]
+    index = PointIndex(read_points(candidates), candidates, images)
+    without = tuple(file.relative_to(images).as_posix() for file in files if not index.all(file))
+    found = [(file, item) for file in files for item in index.all(file)]
+    if not found:
+        raise DataError(f"{candidates} has no candidates for the {len(files):,} images in {images}.")
+    tasks = [_task(row, model, file, item) for row, (file, item) in enumerate(found)]
+    records = list(show_progress(run_tasks(options.open(), tasks, options), len(tasks), 0, progress, "images"))
+    failed = tuple(record["error"] for record in records if "error" in record)
+    if len(failed) == len(records):
+        raise DataError(f"No image could be matched: {failed[0]}")
+    matched = [(*found[record["row"]], record) for record in records if "error" not in record]
+    with writing(out):
+        write_json(out, _coco(model, images, matched))
+    return Propagated(len(matched), without, failed)
+
+
+def _reference(path: Path, images: Path) -> Annotation:
+    """The reference with the path of its image."""
+    sets = read_points(path)
+    if len(sets) != 1 or not sets[0].names:
+        what = f"{len(sets)} objects" if len(sets) != 1 else "no keypoint"
+        raise DataError(f"The reference {path} has {what}; expected one object with named keypoints.")
+    (item,) = sets
+    places = (path.parent / item.image, images / item.image)
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise DataError(f"The reference {path} is about {item.image}, which is neither beside it nor in {images}.")
+    return replace(item, image=str(found))
+
+
+def _images(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; expected one with images.")
+    files = image_files(folder, recursive=True)
+    if not files:
+        raise DataError(f"There is no image in {folder}.")
+    return files
+
+
+def _task(row: int, model: Annotation, file: Path, item: Annotation) -> Task:
+    task: Task = {"row": row, "image0": model.image, "image1": str(file), "box0": model.box, "box1": item.box}
+    for side, points in (("0", model), ("1", item)):
+        task |= {f"names{side}": points.names, f"keypoints{side}": points.keypoints.tolist()}
+    return task
+
+
+def _coco(model: Annotation, images: Path, matched: Sequence[tuple[Path, Annotation, Record]]) -> dict[str, Any]:
+    ids: dict[Path, int] = {}
+    shown: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for file, item, record in matched:
+        width, height = upright_size(file) or (0, 0)  # it was read before
+        if file not in ids:
+            ids[file] = len(ids) + 1
+            name = file.relative_to(images).as_posix()
+            shown.append({"id": ids[file], "file_name": name, "width": width, "height": height})
+        annotation = {"id": len(annotations) + 1, "image_id": ids[file], "category_id": 1, "iscrowd": 0}
+        annotations.append(annotation | _annotation(item, record, (width, height)))
+    category = {"id": 1, "name": model.label or "object", "keypoints": list(model.names), "skeleton": []}
+    about = f"keypoints of {Path(model.image).name}, found in other images by NormMatch {__version__}"
+    return {"info": {"description": about}, "images": shown, "annotations": annotations, "categories": [category]}
+
+
+def _annotation(item: Annotation, record: Record, size: tuple[int, int]) -> dict[str, Any]:
+    """The reference's keypoints where they were found in an object."""
+    values: list[float] = []
+    scores = []
+    for match, score in zip(record["matches0"], record["matching_scores0"], strict=True):
+        values += [*item.keypoints[match].tolist(), VISIBLE] if match >= 0 else [0, 0, 0]
+        scores.append(score if match >= 0 else 0.0)
+    places = [item.keypoints[match] for match in record["matches0"] if match >= 0]
+    x, y, width, height = item.box or _extent(places, size)
+    return {
+        "keypoints": values,
+        "num_keypoints": len(places),
+        "bbox": [x, y, width, height],
+        "area": width * height,
+        "score": round(sum(scores) / max(len(places), 1), DIGITS),
+        "keypoint_scores": scores,
+    }
+
+
+def _extent(places: Sequence[Any], size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """A box around points, or the whole image where there is none."""
+    if not places:
+        return 0.0, 0.0, float(size[0]), float(size[1])
+    (x0, y0), (x1, y1) = (tuple(float(f(values)) for values in zip(*places, strict=True)) for f in (min, max))
+    return x0, y0, max(x1 - x0, 1.0), max(y1 - y0, 1.0)

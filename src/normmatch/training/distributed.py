@@ -1,0 +1,130 @@
+"""Devices and processes: one process a device, started by torchrun, joined by Lightning Fabric (DDP).
+
+    normmatch train small --devices 4 ...                         four devices of this machine
+    torchrun --nnodes 2 --nproc-per-node 8 ... -m normmatch train small ...      eight devices of each of two machines
+
+The processes share every batch: each computes the gradient of its pairs, and the sum is that of the whole batch.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import cast
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
+from torch import Tensor
+
+from normmatch.config import TrainConfig
+from normmatch.datasets.workers import cores
+from normmatch.errors import ConfigError, DataError
+from normmatch.model.device import can_compile, find_device
+
+PATIENCE = timedelta(hours=2)  # how long processes wait for the first one's validation or for a slow disk
+
+
+def under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_first() -> bool:
+    """Whether this is the first process, before they are joined."""
+    return not (under_torchrun() and int(os.environ["RANK"]))
+
+
+class Processes:
+    """What the processes of a run do together."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric, self.several = fabric, fabric.world_size > 1
+
+    def first(self, work: Callable[[], object]) -> None:
+        """Let the first process do something while the others wait; if it fails, none of them goes on."""
+        failed: Exception | None = None
+        if self.fabric.is_global_zero:
+            try:
+                work()
+            except Exception as error:
+                failed = error
+        if self.largest(int(failed is not None)):
+            raise failed or DataError("the first process has failed; it says why")
+
+    def largest(self, number: int) -> int:
+        """The largest number of all processes."""
+        return int(self._reduce(torch.tensor(number, device=self.fabric.device), "max")) if self.several else number
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over processes: of a loss over each one's share, it is the loss of the whole batch."""
+        return self._reduce(values, "mean") if self.several else values
+
+    def _reduce(self, values: Tensor, how: str) -> Tensor:
+        return cast(Tensor, self.fabric.all_reduce(values, reduce_op=how))
+
+
+def make_fabric(config: TrainConfig) -> Fabric:
+    """The device of this process, its arithmetic, and its connection to the other processes."""
+    processes, machines = count_processes(config)
+    cuda = torch.cuda.is_available() and config.accelerator in ("auto", "cuda")
+    precision = ("bf16-mixed" if cuda else "32-true") if config.precision == "auto" else config.precision
+    several = processes * machines > 1
+    torch.set_float32_matmul_precision("high")
+    fabric = Fabric(
+        accelerator=config.accelerator,
+        devices=processes,
+        num_nodes=machines,
+        strategy=DDPStrategy(timeout=PATIENCE, gradient_as_bucket_view=True) if several else "auto",
+        precision=precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def without_compiler(config: TrainConfig) -> TrainConfig:
+    """The same, less `compile` where torch's compiler does not work: training is slower then, and works."""
+    if not config.compile or can_compile(find_device(config.accelerator)):
+        return config
+    warnings.warn(
+        "Training is not compiled, because torch's compiler does not work here: it needs a C++ compiler, such as g++.",
+        stacklevel=2,
+    )
+    return replace(config, compile=False)
+
+
+def count_processes(config: TrainConfig) -> tuple[int, int]:
+    """Processes on this machine, and machines; an error where there are not as many devices."""
+    check_devices(config)
+    if under_torchrun():
+        here, all_of_them = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        if config.devices not in (1, here):
+            raise ConfigError(f"devices is {config.devices}, but torchrun has started {here} processes here")
+    else:
+        here = all_of_them = 1
+        if config.devices > 1:
+            raise ConfigError(
+                f"devices is {config.devices}, but this is a single process; expected a start by `normmatch train`, "
+                f"or by torchrun --nproc-per-node {config.devices}"
+            )
+    if config.batch_size < all_of_them:
+        raise ConfigError(f"batch_size is {config.batch_size}, expected a pair for each of {all_of_them} devices")
+    return here, all_of_them // here
+
+
+def check_devices(config: TrainConfig) -> None:
+    """Refuse devices that are not there."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if (config.accelerator == "cuda" and not cuda) or (config.accelerator == "mps" and not mps):
+        raise ConfigError(
+            f"accelerator is {config.accelerator}, but there is no such device here; expected auto or cpu"
+        )
+    wanted = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if under_torchrun() else config.devices
+    if cuda and config.accelerator in ("auto", "cuda"):
+        there, kind = torch.cuda.device_count(), "cuda"
+    elif mps and config.accelerator in ("auto", "mps"):
+        there, kind = 1, "mps"
+    else:  # torchrun may start more processes than there are cores
+        there, kind = (wanted if under_torchrun() else cores()), "cpu"
+    if wanted > there:
+        raise ConfigError(f"devices is {wanted}, but there {'is' if there == 1 else 'are'} {there} of kind {kind} here")

@@ -1,0 +1,127 @@
+"""Batches on their way to a device: each process takes its share of them, and the next one travels ahead."""
+
+import math
+import os
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from normmatch.config import TrainConfig
+from normmatch.datasets.batches import read_images
+from normmatch.datasets.types import PreparedSplit
+from normmatch.errors import DataError
+from normmatch.io import whole_file
+from normmatch.training.batches import ImageBank, TrainBatches, batch_images
+from normmatch.training.losses import count_points
+
+ERROR = "error"  # the key of what is wrong with a batch
+
+
+class Shares(Dataset[dict[str, Any]]):
+    """The share of process `rank` of `world` in every batch; with `images`, the pixels of that split come along.
+
+    What goes wrong in a loader's process is told as an entry of the batch: an exception would arrive as a page of text.
+    """
+
+    def __init__(self, batches: TrainBatches, rank: int, world: int, images: PreparedSplit | None) -> None:
+        self.batches, self.rank, self.world, self.images = batches, rank, world, images
+
+    def __getitem__(self, step: int) -> dict[str, Any]:
+        try:
+            batch = take_share(self.batches[step], self.rank, self.world)
+            if self.images is not None:
+                batch |= {f"image{i}": read_images(self.images, batch[f"index{i}"].numpy()) for i in "01"}
+            return batch
+        except OSError as error:
+            return {ERROR: vanished(error)}
+
+
+def vanished(error: OSError) -> str:
+    """What to say where the images of a dataset were, but are no more."""
+    file = f" ({error.filename})" if error.filename else ""
+    return f"the dataset cannot be read any more: {error.strerror or error}{file}"
+
+
+def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Tensor]:
+    """The pairs of a batch that a process works on, and over how many keypoints of the whole batch its means are.
+
+    Images may be blended with images of other processes' pairs. So each image is followed by its partner: index0 and
+    index1 have twice as many rows as there are pairs then, of which the first half is to be used.
+    """
+    if world == 1:
+        return batch
+    total = len(batch["mask0"])
+    rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("plan_", "index"))}
+    share |= {key: value / world for key, value in count_points(batch).items()}
+    images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
+    if "plan_partner" in batch:
+        images = torch.cat([images, batch["plan_partner"][images]], 1)  # (2, 2b)
+        share |= {key: value[images.flatten()] for key, value in batch.items() if key.startswith("plan_")}
+        place = torch.arange(images.numel()).view(2, 2, -1)  # (2, own or partner, b)
+        share["plan_partner"] = place[:, [1, 1]].flatten()  # (4b,); a partner is painted as it is: it comes to nothing
+    index = torch.cat([batch["index0"], batch["index1"]])[images]  # (2, b) or (2, 2b)
+    return share | {"index0": index[0], "index1": index[1]}
+
+
+def make_loader(shares: Shares, config: TrainConfig, start: int, pinned: bool) -> DataLoader:
+    """Batches from step `start` on, prepared by other processes."""
+    workers = min(config.data.workers, os.cpu_count() or 1)
+    return DataLoader(
+        shares,
+        batch_size=None,
+        sampler=range(start, config.steps),
+        num_workers=workers,
+        pin_memory=pinned,
+        prefetch_factor=8 if workers else None,
+        worker_init_fn=_start_worker,
+    )
+
+
+def _start_worker(_: int) -> None:
+    """A signal that ends a run reaches all its processes; the training process tells its workers when to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Tensor], None, None]:
+    """Batches on the device; while one is used, the next one is copied, on a stream of its own."""
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    ahead: dict[str, Tensor] | None = None
+    for batch in loader:
+        if ERROR in batch:
+            raise DataError(batch[ERROR])
+        with torch.cuda.stream(stream):
+            moved = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
+        if ahead is not None:
+            yield ahead
+        if stream is not None:
+            torch.cuda.current_stream(device).wait_stream(stream)
+            for value in moved.values():
+                value.record_stream(torch.cuda.current_stream(device))
+        ahead = moved
+    if ahead is not None:
+        yield ahead
+
+
+def make_bank(split: PreparedSplit, device: torch.device) -> ImageBank | None:
+    """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
+    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
+        return None
+    return ImageBank(split.images, device)
+
+
+def keep_batch(batch: dict[str, Any], file: Path) -> None:
+    """Write a batch to be looked at, its images as the network saw them."""
+    if ERROR in batch:
+        raise DataError(batch[ERROR])
+    if "image0" in batch:
+        batch |= {f"image{i}": image.mul(255).byte() for i, image in enumerate(batch_images(batch))}
+    with whole_file(file) as partial:
+        save_file({key: value.contiguous() for key, value in batch.items()}, partial)

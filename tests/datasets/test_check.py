@@ -1,0 +1,79 @@
+"""The check of a dataset: right counts, and everything missing is named."""
+
+import io
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+from PIL import Image
+from rich.console import Console
+
+from normmatch.datasets.check import print_summary, summarize
+from normmatch.datasets.contact_sheet import GAP, TILE, contact_sheet
+from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+
+
+def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> AnnotatedObject:
+    path = folder / f"{number}.png"
+    Image.new("RGB", (100, 80), (90, 90, 90)).save(path)
+    points = np.stack([np.linspace(20, 80, len(names)), np.linspace(20, 60, len(names))], axis=1)
+    return AnnotatedObject(path, label, names, points.astype(np.float32), (10.0, 10.0, 80.0, 60.0))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    names = [("eye", "ear", "tail"), ("eye", "ear"), ("tail", "paw"), ("eye", "ear", "tail"), ("wing", "beak")]
+    cats = [make_item(tmp_path, i, "cat", names[i]) for i in range(4)]
+    bird = make_item(tmp_path, 4, "bird", names[4])
+    test = Split((bird, cats[0], cats[1]), np.array([[1, 2], [2, 1]]))
+    return Dataset("pets", "nmt", {"train": Split((*cats, bird)), "test": test}, Counter({"xml without bounds": 7}))
+
+
+def test_counts(dataset: Dataset) -> None:
+    summary = summarize(dataset)
+    rows = {(row.split, row.label): row for row in summary.counts}
+    assert list(rows) == [("train", "bird"), ("train", "cat"), ("test", "bird"), ("test", "cat")]
+    cats = rows["train", "cat"]
+    assert (cats.objects, cats.images, cats.keypoints, cats.names) == (4, 4, 10, 4)
+    assert cats.pairs == 3  # 0-1, 0-3, 1-3 share two names; 2 shares one
+    assert rows["train", "bird"].pairs == 0
+    assert (rows["test", "bird"].pairs, rows["test", "cat"].pairs) == (0, 2)  # as listed
+    assert summarize(dataset, fewest_shared=3).counts[1].pairs == 1
+    assert summary.missing == ()
+
+
+def test_summary_names_what_is_missing(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "2.png").unlink()
+    console = Console(file=io.StringIO(), width=100)
+    print_summary(summarize(dataset), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for part in ("pets (nmt), train", "pets (nmt), test", "cat", "bird", "7 x xml without bounds", "1 image files"):
+        assert part in text
+    assert str(tmp_path / "2.png") in text
+
+
+def test_summary_of_a_whole_dataset(dataset: Dataset) -> None:
+    dataset.skipped.clear()
+    console = Console(file=io.StringIO(), width=100)
+    print_summary(summarize(dataset), console)
+    assert "nothing is missing, nothing was left out" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_real_ducks(tmp_path: Path, shared_datasets: Path) -> None:
+    with tarfile.open(shared_datasets / "WILLOW-Duck-sample.tar") as archive:
+        archive.extractall(tmp_path, filter="data")
+    names = tuple(str(i) for i in range(10))
+    ducks = tuple(
+        AnnotatedObject(
+            path.with_suffix(".png"), "Duck", names, scipy.io.loadmat(path)["pts_coord"].T.astype(np.float32)
+        )
+        for path in sorted(tmp_path.rglob("*.mat"))
+    )
+    dataset = Dataset("willow", "nmt", {"train": Split(ducks)})
+    row = summarize(dataset).counts[0]
+    assert (row.objects, row.images, row.keypoints, row.names, row.pairs) == (12, 12, 120, 10, 66)
+    contact_sheet(dataset, tmp_path / "sheet.png", columns=4, rows=3)
+    assert Image.open(tmp_path / "sheet.png").size == (4 * (TILE + GAP) + GAP, 1196)

@@ -1,0 +1,583 @@
+"""The prepared cache: pixels and keypoints move together, nothing half-made or foreign is ever used."""
+
+import dataclasses
+import errno
+import json
+import multiprocessing
+import os
+import pickle
+import shlex
+import shutil
+import signal
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from normmatch.commands import main
+from normmatch.datasets import crops, prepared
+from normmatch.datasets.prepared import load_prepared, prepare
+from normmatch.datasets.types import AnnotatedObject, Dataset, PreparedSplit, Split
+from normmatch.datasets.workers import run_tasks
+from normmatch.errors import DataError
+from normmatch.geometry import Box
+from normmatch.io import locked
+
+COLOURS = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255)])
+NAMES = ("red", "green", "blue")
+SIZE = 96
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(request.param, force=True)
+    yield request.param
+    multiprocessing.set_start_method(before, force=True)
+
+
+def dotted_image(path: Path, points: np.ndarray, width: int = 160, height: int = 120) -> Path:
+    """A grey image with a soft round dot of its own colour at each point (pixel centres at +0.5)."""
+    x, y = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    image = np.full((height, width, 3), 90.0)
+    for point, colour in zip(points, COLOURS, strict=False):
+        weight = np.exp(-((x - point[0]) ** 2 + (y - point[1]) ** 2) / (2 * 3.0**2))[:, :, None]
+        image = image * (1 - weight) + colour * weight
+    Image.fromarray(image.round().astype(np.uint8)).save(path)
+    return path
+
+
+def find_dot(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
+    """Centre of mass of what is close to the colour, in pixels with centres at +0.5."""
+    others = np.where(colour == 0)[0]
+    strength = image[:, :, colour.argmax()].astype(float) - image[:, :, others].max(axis=2)
+    weight = np.clip(strength - 100, 0, None)
+    y, x = np.mgrid[: image.shape[0], : image.shape[1]] + 0.5
+    return np.array([(x * weight).sum(), (y * weight).sum()]) / weight.sum()
+
+
+def make_dataset(folder: Path, count: int = 6, box: Box | None = (20.3, 10.6, 110.5, 97.2)) -> Dataset:
+    """`count` images with three dots; every second one is a test object, and two test objects form a pair."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    items = []
+    for index in range(count):
+        points = np.array([[40, 30], [110, 40], [70, 90]]) + rng.uniform(-8, 8, (3, 2))
+        image = dotted_image(folder / f"image{index}.png", points)
+        items.append(AnnotatedObject(image, "thing", NAMES, points.astype(np.float32), box))
+    pairs = np.array([[0, 1], [1, 2]])
+    return Dataset("dots", "nmt", {"train": Split(tuple(items[::2])), "test": Split(tuple(items[1::2]), pairs)})
+
+
+def check_dots(split: PreparedSplit) -> None:
+    for index, item in enumerate(split.objects):
+        for point, colour in zip(item.keypoints, COLOURS, strict=True):
+            np.testing.assert_allclose(find_dot(split.images[index], colour), point, atol=0.3)
+
+
+def edit(dataset: Dataset, split: str, index: int, **changes: object) -> Dataset:
+    items = list(dataset.splits[split].objects)
+    items[index] = dataclasses.replace(items[index], **changes)
+    splits = {**dataset.splits, split: Split(tuple(items), dataset.splits[split].pairs)}
+    return dataclasses.replace(dataset, splits=splits)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        None,
+        (20.3, 10.6, 110.5, 97.2),
+        (-15.4, -8.0, 150.0, 140.0),  # sticks out on three sides
+    ],
+)
+def test_dots_are_where_the_keypoints_say(tmp_path: Path, box: Box | None) -> None:
+    dataset = make_dataset(tmp_path / "images", box=box)
+    report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert (report.objects, report.reused, report.skipped, report.dropped_pairs) == (6, 0, (), 0)
+    splits = load_prepared(tmp_path / "cache", dataset, SIZE)
+    assert splits["train"].images.shape == (3, SIZE, SIZE, 3)
+    assert splits["train"].objects[1].source == "image2.png"
+    assert splits["train"].objects[1].names == NAMES
+    check_dots(splits["train"])
+    check_dots(splits["test"])
+    np.testing.assert_array_equal(splits["test"].pairs, [[0, 1], [1, 2]])
+    assert splits["train"].pairs is None
+
+
+def test_source_size_is_that_of_the_clipped_box(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images", box=(-15.4, 20.0, 150.0, 140.0))
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert load_prepared(tmp_path / "cache")["train"].objects[0].source_size == (135, 100)
+
+
+def test_homography(tmp_path: Path) -> None:
+    """The image is warped, keypoints and box are given in the warped image, and what comes from outside is black."""
+    points = np.array([[40.0, 30.0], [110.0, 40.0], [70.0, 90.0]])
+    image = dotted_image(tmp_path / "a.png", points)
+    homography = np.array([[0.9, 0.1, 12.0], [-0.05, 1.05, 6.0], [2e-4, 1e-4, 1.0]]) * 2.5  # at any scale
+    mapped = np.c_[points, np.ones(3)] @ homography.T
+    mapped = (mapped[:, :2] / mapped[:, 2:]).astype(np.float32)
+    item = AnnotatedObject(image, "thing", NAMES, mapped, (5.0, 3.0, 140.0, 110.0), homography)
+    prepare(Dataset("warped", "nmt", {"train": Split((item,))}), tmp_path / "cache", SIZE, workers=1, progress=False)
+    split = load_prepared(tmp_path / "cache")["train"]
+    check_dots(split)
+    assert split.images[0][1, 1].max() == 0
+
+
+def test_keypoints_outside_are_kept(tmp_path: Path) -> None:
+    dataset = edit(make_dataset(tmp_path / "images", box=None), "train", 0, names=("far",), keypoints=[[-80.0, 240.0]])
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    np.testing.assert_allclose(
+        load_prepared(tmp_path / "cache")["train"].objects[0].keypoints, [[-80 * SIZE / 160, 240 * SIZE / 120]]
+    )
+
+
+def test_processes_give_the_same_bytes(tmp_path: Path, start_method: str) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "one", SIZE, workers=1, progress=False)
+    prepare(dataset, tmp_path / "two", SIZE, workers=2, progress=False)
+    for name in ("images.npy", "objects.json", "manifest.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["images", "one", "two"]  # no partial or stale folder is left
+
+
+class Loader:
+    """A map-style dataset over a split, as a DataLoader's workers get it."""
+
+    def __init__(self, split: PreparedSplit) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return len(self.split.images)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.split.images[index]
+
+
+def test_images_travel_to_workers(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    split = load_prepared(tmp_path / "cache")["test"]
+    before = split.images[np.array([2, 0, 1])]  # the file is open now
+    assert before.shape == (3, SIZE, SIZE, 3)
+    assert len(pickle.dumps(split)) < 5000
+    # What a spawned worker gets; a forked one is tried below.
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(split)).images[np.array([2, 0, 1])], before)
+    loader = DataLoader(Loader(split), batch_size=3, num_workers=1)
+    np.testing.assert_array_equal(next(iter(loader)).numpy(), before[[1, 2, 0]])
+
+
+def test_images_index_like_an_array(tmp_path: Path) -> None:
+    prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1, progress=False)
+    images = load_prepared(tmp_path / "cache")["test"].images
+    whole = np.load(tmp_path / "cache" / "images.npy")[3:]
+    for index in (0, -1, slice(1, 3), slice(None), np.array([1, 1, 0]), [2, 0], np.array([True, False, True])):
+        np.testing.assert_array_equal(images[index], whole[index])
+    assert images.dtype == np.uint8
+    with pytest.raises(IndexError):
+        images[3]
+    images[0][:] = 0  # a copy: the cache stays as it is
+    np.testing.assert_array_equal(images[0], whole[0])
+
+
+def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "whole", SIZE, workers=1, progress=False)
+    read_crop = crops.read_crop
+    seen: list[str] = []
+
+    def until_the_fourth(item: AnnotatedObject) -> object:
+        seen.append(item.image.name)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return read_crop(item)
+
+    monkeypatch.setattr(prepared, "read_crop", until_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(DataError, match="interrupted"):
+        load_prepared(tmp_path / "cache")
+    with (tmp_path / "prepared.partial" / "done.jsonl").open("a") as journal:
+        journal.write("[3, 0.0, 1")  # cut off in the middle of a line
+    seen[:] = ["a", "b", "c", "d"]
+    report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert report.reused == 3
+    assert seen[4:] == ["image1.png", "image3.png", "image5.png"]
+    for name in ("images.npy", "objects.json", "manifest.json"):
+        assert (tmp_path / "cache" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "prepared.partial").exists()
+
+
+def test_partial_of_something_else_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    monkeypatch.setattr(prepared, "_finish", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    monkeypatch.undo()
+    moved = edit(dataset, "train", 0, box=(0.0, 0.0, 140.0, 110.0))
+    assert prepare(moved, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 0
+    check_dots(load_prepared(tmp_path / "cache", moved)["train"])
+
+
+def test_second_run_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    monkeypatch.setattr(prepared, "_fill", lambda *args: pytest.fail("prepared again"))
+    report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert (report.objects, report.reused) == (6, 6)
+
+
+def test_stale_cache_is_noticed_and_rebuilt(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    moved = edit(dataset, "test", 1, keypoints=dataset.splits["test"].objects[1].keypoints + 1)
+    fewer = dataclasses.replace(dataset, splits={"train": dataset.splits["train"]})
+    other_pairs = Split(dataset.splits["test"].objects, np.array([[0, 2]]))
+    for changed, word in (
+        (moved, "annotations have changed"),
+        (fewer, "number of objects"),
+        (edit(dataset, "train", 0, box=None), "annotations have changed"),
+        (edit(dataset, "train", 0, names=("x", "y", "z")), "annotations have changed"),
+        (edit(dataset, "train", 0, homography=np.eye(3)), "annotations have changed"),
+        (dataclasses.replace(dataset, splits={**dataset.splits, "test": other_pairs}), "annotations have changed"),
+        (dataclasses.replace(dataset, protocol="bbgm"), "protocol is nmt and not bbgm"),
+        (dataclasses.replace(dataset, name="other"), "dataset is dots and not other"),
+    ):
+        with pytest.raises(DataError, match=f"{word}.*prepare the dataset again"):
+            load_prepared(tmp_path / "cache", changed)
+    with pytest.raises(DataError, match="image size is 96 and not 128"):
+        load_prepared(tmp_path / "cache", dataset, 128)
+    assert prepare(moved, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 0
+    load_prepared(tmp_path / "cache", moved, SIZE)
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def test_leftovers_of_a_killed_rebuild_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the old cache was put aside and before the new one had its name."""
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    replace = os.replace
+
+    def killed(source: Path, target: Path) -> None:
+        if Path(target).name == "cache":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(dataset, tmp_path / "cache", 32, workers=1, progress=False)
+    monkeypatch.undo()
+    assert sorted(os.listdir(tmp_path)) == ["prepared.partial", "prepared.stale", "images"]
+    for size in (SIZE, 32):  # the second time there is an old cache to put aside again
+        prepare(dataset, tmp_path / "cache", size, workers=1, progress=False)
+        (tmp_path / "prepared.stale").mkdir(exist_ok=True)
+        (tmp_path / "prepared.stale" / "images.npy").touch()
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    load_prepared(tmp_path / "cache", dataset, SIZE)
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    fill = prepared._fill
+
+    def meanwhile(*args: object) -> list[str]:
+        with pytest.raises(DataError, match=r"Another process is preparing .*cache; wait"):
+            prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+        return fill(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepared, "_fill", meanwhile)
+    assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).objects == 6
+    with locked(tmp_path / ".prepared.lock"):  # what is finished may be used all the same
+        assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 6
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def _die_locked(path: Path) -> None:
+    with locked(path):
+        os._exit(9)
+
+
+def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_die_locked, args=(tmp_path / ".prepared.lock",))
+    child.start()
+    child.join()
+    assert (child.exitcode, os.listdir(tmp_path)) == (9, [".prepared.lock"])
+    prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def test_changed_image_file_is_noticed(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    Image.new("RGB", (160, 120)).save(tmp_path / "images" / "image3.png")
+    with pytest.raises(DataError, match="image files have changed"):
+        load_prepared(tmp_path / "cache", dataset)
+
+
+@pytest.mark.parametrize("row", [0, 239])
+def test_changed_pixels_of_the_same_size_are_noticed(tmp_path: Path, row: int) -> None:
+    """A BMP has as many bytes whatever it shows; this one has more than are read at either end."""
+    pixels = np.zeros((240, 320, 3), np.uint8)
+    path = tmp_path / "a.bmp"
+    Image.fromarray(pixels).save(path)
+    item = AnnotatedObject(path, "thing", ("a",), np.array([[9, 9]], np.float32))
+    dataset = Dataset("one", "nmt", {"train": Split((item,))})
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    pixels[row, 5] = 1
+    Image.fromarray(pixels).save(path)
+    with pytest.raises(DataError, match="image files have changed"):
+        load_prepared(tmp_path / "cache", dataset)
+
+
+def test_the_command_to_rebuild_runs_as_printed(tmp_path: Path) -> None:
+    root = tmp_path / "own data"
+    dataset = make_dataset(root)
+    items = [item for split in dataset.splits.values() for item in split.objects]
+    lines = [
+        f"{item.image.name},thing,{name},{x},{y}"
+        for item in items
+        for name, (x, y) in zip(item.names, item.keypoints.tolist(), strict=True)
+    ]
+    (root / "points.csv").write_text("\n".join(["image,class,name,x,y", *lines]))
+    folder = root / "prepared" / "folder-nmt-32"
+    for damage in (lambda: None, lambda: (folder / "images.npy").unlink()):  # not prepared yet, then spoilt
+        damage()
+        with pytest.raises(DataError, match="run `normmatch data prepare folder --root ") as error:
+            load_prepared(folder)
+        command = shlex.split(str(error.value).split("`")[1])
+        main([*command[1:], "--workers", "1"])
+        assert sum(len(split.objects) for split in load_prepared(folder, size=32).values()) == 6
+
+
+def test_moved_dataset_keeps_its_cache(tmp_path: Path) -> None:
+    prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1, progress=False)
+    load_prepared(tmp_path / "cache", make_dataset(tmp_path / "elsewhere"), SIZE)
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut images", "no images", "other images", "objects", "rows", "manifest", "version"]
+)
+def test_damaged_cache(tmp_path: Path, damage: str) -> None:
+    dataset, folder = make_dataset(tmp_path / "images"), tmp_path / "cache"
+    prepare(dataset, folder, SIZE, workers=1, progress=False)
+    if damage == "cut images":
+        (folder / "images.npy").write_bytes((folder / "images.npy").read_bytes()[:-100])
+    elif damage == "no images":
+        (folder / "images.npy").unlink()
+    elif damage == "other images":
+        np.save(folder / "images.npy", np.array([{"an": "object"}]))  # pickled; must not be loaded
+    elif damage == "objects":
+        (folder / "objects.json").write_text('{"train": {"objects": [{}]}}')
+    elif damage == "rows":
+        text = (folder / "objects.json").read_text()
+        (folder / "objects.json").write_text(text.replace('"row": 5', '"row": 6'))
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    else:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "version": 0}))
+    with pytest.raises(DataError, match="cache"):
+        load_prepared(folder)
+    if damage != "manifest":  # that one is not recognised as ours, and nothing is deleted on suspicion
+        assert prepare(dataset, folder, SIZE, workers=1, progress=False).reused == 0
+        load_prepared(folder, dataset)
+
+
+def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    with pytest.raises(DataError, match="no prepared dataset"):
+        load_prepared(tmp_path / "nothing")
+    with pytest.raises(DataError, match="choose another folder"):
+        prepare(dataset, tmp_path / "images", SIZE, workers=1, progress=False)
+    assert len(os.listdir(tmp_path / "images")) == 6
+    prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    with pytest.raises(DataError, match="holds the cache of dots"):
+        prepare(dataclasses.replace(dataset, name="b"), tmp_path / "cache", SIZE, workers=1, progress=False)
+    (tmp_path / "empty").mkdir()
+    prepare(dataset, tmp_path / "empty", SIZE, workers=1, progress=False)
+    load_prepared(tmp_path / "empty", dataset)
+
+
+def break_images(dataset: Dataset) -> Dataset:
+    """The second test image is cut off, the third has a box without area; both pairs lose an object."""
+    path = dataset.splits["test"].objects[1].image
+    path.write_bytes(path.read_bytes()[:200])
+    return edit(dataset, "test", 2, box=(200.0, 10.0, 30.0, 30.0))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_unreadable_images_are_skipped_and_named(tmp_path: Path, workers: int) -> None:
+    dataset = break_images(make_dataset(tmp_path / "images"))
+    words = r"2 of 6 objects of dots were skipped, and 2 pairs with them; the first: .*image3\.png"
+    with pytest.warns(UserWarning, match=words):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False)
+    assert (report.objects, len(report.skipped), report.dropped_pairs) == (4, 2, 2)
+    assert "image3.png" in report.skipped[0]
+    assert "(200.0, 10.0, 30.0, 30.0)" in report.skipped[1]
+    assert "image5.png" in report.skipped[1]
+    split = load_prepared(tmp_path / "cache", dataset)["test"]
+    assert [item.source for item in split.objects] == ["image1.png"]
+    assert split.pairs is not None
+    assert split.pairs.shape == (0, 2)
+    check_dots(split)
+    again = prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False)
+    assert (again.objects, again.skipped, again.dropped_pairs) == (report.objects, report.skipped, 2)
+
+
+def test_pairs_are_renumbered(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    dataset.splits["test"].objects[0].image.unlink()
+    with pytest.warns(UserWarning, match="1 of 6 objects"):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    split = load_prepared(tmp_path / "cache", dataset)["test"]
+    assert report.dropped_pairs == 1
+    assert [item.source for item in split.objects] == ["image3.png", "image5.png"]
+    np.testing.assert_array_equal(split.pairs, [[0, 1]])
+    check_dots(split)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_strict_names_the_file(tmp_path: Path, workers: int) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    dataset.splits["test"].objects[1].image.write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"image3\.png"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False, strict=True)
+    assert not (tmp_path / "cache").exists()
+    with pytest.warns(UserWarning, match="1 of 6 objects"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    with pytest.raises(DataError, match=r"image3\.png"):  # also where a cache without it is there already
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False, strict=True)
+
+
+def test_nothing_to_prepare(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    with pytest.raises(DataError, match="no objects"):
+        prepare(Dataset("dots", "nmt", {"train": Split(())}), tmp_path / "cache", SIZE, progress=False)
+    with pytest.raises(DataError, match="size"):
+        prepare(dataset, tmp_path / "cache", 0, progress=False)
+    shutil.rmtree(tmp_path / "images")
+    with pytest.raises(DataError, match=r"No image of dots can be used.*image0\.png"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture
+def forked() -> Iterator[None]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("fork", force=True)  # so that the workers inherit what a test has patched
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.mark.usefixtures("forked")
+def test_dead_worker_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images", count=12)
+    read_crop = crops.read_crop
+
+    def die_on_one(item: AnnotatedObject) -> object:
+        if item.image.name == "image4.png":
+            os._exit(9)
+        return read_crop(item)
+
+    monkeypatch.setattr(prepared, "read_crop", die_on_one)
+    with pytest.warns(UserWarning, match="1 of 12 objects"):
+        report = prepare(dataset, tmp_path / "cache", SIZE, workers=2, progress=False)
+    assert report.objects == 11
+    assert len(report.skipped) == 1
+    assert "image4.png" in report.skipped[0]
+    check_dots(load_prepared(tmp_path / "cache", dataset)["train"])
+
+
+def _note_and_wait(folder: Path) -> None:
+    (folder / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def _run_waiting_tasks(folder: Path) -> None:
+    list(run_tasks(_note_and_wait, {0: (folder,), 1: (folder,)}, workers=2))
+
+
+@pytest.mark.usefixtures("forked")
+def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    parent = multiprocessing.Process(target=_run_waiting_tasks, args=(tmp_path,))
+    parent.start()
+    deadline = time.monotonic() + 20
+    while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    workers = [int(name) for name in os.listdir(tmp_path)]
+    parent.kill()
+    parent.join()
+    while any(_is_running(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    left = [pid for pid in workers if _is_running(pid)]
+    for pid in left:  # or a failing test would leave them
+        os.kill(pid, signal.SIGKILL)
+    assert len(workers) == 2
+    assert not left
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.usefixtures("forked")
+def test_unexpected_error_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+
+    def fail_on_one(item: AnnotatedObject) -> object:
+        if item.image.name == "image4.png":
+            raise ZeroDivisionError("odd")
+        return crops.read_crop(item)
+
+    monkeypatch.setattr(prepared, "read_crop", fail_on_one)
+    with pytest.raises(DataError, match=r"image4\.png could not be prepared: ZeroDivisionError"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=2, progress=False)
+
+
+def test_too_little_room_is_said_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(DataError, match=r"needs 0\.00 GB more and its disk has 0\.00 GB free"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    dataset = make_dataset(tmp_path / "images")
+    open_file = Path.open
+
+    def full(path: Path, mode: str = "r", **options: object) -> object:
+        if mode == "r+b":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return open_file(path, mode, **options)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(DataError, match="is full"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False)
+
+
+def test_singular_homography(tmp_path: Path) -> None:
+    dataset = edit(make_dataset(tmp_path / "images"), "train", 0, homography=np.zeros((3, 3)))
+    with pytest.raises(DataError, match=r"homography of .*image0\.png"):
+        prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False, strict=True)
+
+
+def test_progress_bar_shows_rate_and_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1)
+    shown = capsys.readouterr()
+    assert "6/6" in shown.err
+    assert "objects/s" in shown.err
+    assert shown.out == ""

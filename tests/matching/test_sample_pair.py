@@ -1,0 +1,47 @@
+"""`normmatch samples` prints a table, draws a picture and says how to go on."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from normmatch import PRESETS, NormMatch
+from normmatch.annotations import read_points
+from normmatch.commands import main
+from normmatch.matching.samples import get_sample
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    NormMatch(PRESETS["tiny"]).save_pretrained(tmp_path / "weights")
+    return tmp_path / "weights"
+
+
+def test_the_command(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["samples", "--weights", str(weights), "--out", str(tmp_path / "new" / "matches.png")])
+    out = capsys.readouterr().out
+    assert "cheetah1.jpg and lion.jpg" in out
+    assert all(f" {name} " in out for name in get_sample("cheetah").points.names)
+    assert "of the 6 points with a namesake were matched with it" in out
+    assert out.splitlines()[-1].endswith(" demo")
+    with Image.open(tmp_path / "new" / "matches.png") as picture:
+        assert picture.width > picture.height > 300
+
+
+def test_copies_are_what_the_other_commands_read(weights: Path, tmp_path: Path) -> None:
+    options, photos = ["--weights", str(weights)], tmp_path / "photos"
+    main(["samples", *options, "--out", str(tmp_path / "matches.png"), "--copy-to", str(photos)])
+    points = ["--keypoints", str(photos / "points.json")]
+    main(["match", "--pairs", str(photos / "pairs.csv"), *points, "--out-dir", str(tmp_path / "out"), *options])
+    (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    assert "lion.jpg" in line
+    found = read_points(photos / "points.json")
+    assert [item.names for item in found] == [get_sample(title).points.names for title in ("cheetah", "lion")]
+
+
+def test_an_unknown_sample_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["samples", "cheetah", "tiger"])
+    assert capsys.readouterr().err.startswith("There is no sample photograph 'tiger'")
