@@ -203,7 +203,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "cache").exists()
     with pytest.raises(DataError, match="interrupted"):
         load_prepared(tmp_path / "cache")
-    with (tmp_path / "prepared.partial" / "done.jsonl").open("a") as journal:
+    with (tmp_path / "cache.partial" / "done.jsonl").open("a") as journal:
         journal.write("[3, 0.0, 1")  # cut off in the middle of a line
     seen[:] = ["a", "b", "c", "d"]
     report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
@@ -211,7 +211,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert seen[4:] == ["image1.png", "image3.png", "image5.png"]
     for name in ("images.npy", "objects.json", "manifest.json"):
         assert (tmp_path / "cache" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert not (tmp_path / "prepared.partial").exists()
+    assert not (tmp_path / "cache.partial").exists()
 
 
 def test_partial_of_something_else_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,11 +273,11 @@ def test_leftovers_of_a_killed_rebuild_do_no_harm(tmp_path: Path, monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         prepare(dataset, tmp_path / "cache", 32, workers=1, progress=False)
     monkeypatch.undo()
-    assert sorted(os.listdir(tmp_path)) == ["prepared.partial", "prepared.stale", "images"]
+    assert sorted(os.listdir(tmp_path)) == ["cache.partial", "cache.stale", "images"]
     for size in (SIZE, 32):  # the second time there is an old cache to put aside again
         prepare(dataset, tmp_path / "cache", size, workers=1, progress=False)
-        (tmp_path / "prepared.stale").mkdir(exist_ok=True)
-        (tmp_path / "prepared.stale" / "images.npy").touch()
+        (tmp_path / "cache.stale").mkdir(exist_ok=True)
+        (tmp_path / "cache.stale" / "images.npy").touch()
     prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     load_prepared(tmp_path / "cache", dataset, SIZE)
     assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
@@ -294,7 +294,7 @@ def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(prepared, "_fill", meanwhile)
     assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).objects == 6
-    with locked(tmp_path / ".prepared.lock"):  # what is finished may be used all the same
+    with locked(tmp_path / ".cache.lock"):  # what is finished may be used all the same
         assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 6
     assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
 
@@ -305,10 +305,10 @@ def _die_locked(path: Path) -> None:
 
 
 def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
-    child = multiprocessing.get_context("fork").Process(target=_die_locked, args=(tmp_path / ".prepared.lock",))
+    child = multiprocessing.get_context("fork").Process(target=_die_locked, args=(tmp_path / ".cache.lock",))
     child.start()
     child.join()
-    assert (child.exitcode, os.listdir(tmp_path)) == (9, [".prepared.lock"])
+    assert (child.exitcode, os.listdir(tmp_path)) == (9, [".cache.lock"])
     prepare(make_dataset(tmp_path / "images"), tmp_path / "cache", SIZE, workers=1, progress=False)
     assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
 

@@ -336,6 +336,6 @@ def test_missing_weights() -> None:
 
 def test_torch_is_loaded_with_the_network_only() -> None:
     """So that `backend="onnx"` needs none."""
-    modules = "matcher, many, points, propagate, report, sample_pair, samples, views"
+    modules = "crops, decoding, matcher, pair_list, propagate, record, sample_pair, samples"
     code = f"import sys; sys.modules['torch'] = None; import normmatch.viz; from normmatch.matching import {modules}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

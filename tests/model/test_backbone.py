@@ -185,7 +185,7 @@ def test_convolutions_at_any_size(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "layers", "size"),
-    [("test_vit", (3, 5), 100), ("swinv2_tiny_window8_256", (2, 3), 100), ("test_convnext", (2, 3), 16)],
+    [("test_vit", (3, 5), 100), ("test_convnext", (2, 3), 16)],
 )
 def test_an_image_size_that_cannot_be_is_found_at_once(name: str, layers: tuple[int, int], size: int) -> None:
     with pytest.raises(ConfigError, match=f"model.image_size {size}") as caught:
@@ -353,10 +353,20 @@ def test_unknown_backbones(name: str) -> None:
         make_backbone(name, (0, 1), 64, "random")
 
 
-@pytest.mark.parametrize("name", ["densenet121", "hrnet_w18_small"])
-def test_timm_models_without_feature_maps(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"model.backbone {name} gives no feature maps"):
-        make_backbone(name, (0, 1), 64, "random")
+class Flat(nn.Module):
+    """A model of timm's whose intermediate results are no maps."""
+
+    feature_info = ({}, {})
+
+    def forward_intermediates(self, image: Tensor, **_: Any) -> list[Tensor]:
+        return [image.flatten(1), image.flatten(1)]
+
+
+@pytest.mark.parametrize(("net", "lacks"), [(nn.Linear(1, 1), "forward_intermediates"), (Flat(), "maps")])
+def test_models_without_feature_maps(monkeypatch: pytest.MonkeyPatch, net: nn.Module, lacks: str) -> None:
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: net)
+    with pytest.raises(ConfigError, match=f"model.backbone test_resnet gives no feature maps.*{lacks}"):
+        make_backbone("test_resnet", (0, 1), 64, "random")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
 from normmatch.errors import NormMatchError
 from normmatch.model.network import NormMatch
-from normmatch.training import checkpoint, log, loop
+from normmatch.training import checkpoint, loop
+from normmatch.training.log import Journal
 
 SIZE = 64
 SPLITS = {name: drawn.make(4, SIZE, seed=0, split=name) for name in ("train", "val")}
@@ -60,7 +61,7 @@ def half_written(tensors: Any, path: Path, metadata: Any) -> None:
     die()
 
 
-def half_a_line(self: log.Journal, line: dict[str, Any]) -> None:
+def half_a_line(self: Journal, line: dict[str, Any]) -> None:
     with self.file.open("a") as file:
         file.write(json.dumps(line)[:10])
     die()
@@ -72,7 +73,7 @@ MOMENTS: dict[str, Callable[[], object]] = {
     "in the first checkpoint": lambda: on_call(checkpoint, "save_file", 1, half_written),
     "in the second checkpoint": lambda: on_call(checkpoint, "save_file", 2, half_written),
     "before an old checkpoint goes": lambda: on_call(checkpoint, "all_in", 3, die),
-    "in a line of the log": lambda: on_call(log.Journal, "write", 2, half_a_line),
+    "in a line of the log": lambda: on_call(Journal, "write", 2, half_a_line),
     "in a validation": lambda: on_call(loop, "predict", 1, die),
     "before the model is written": lambda: on_call(NormMatch, "save_pretrained", 1, die),
     "in the model": lambda: on_call(pretrained, "save_file", 1, half_written),

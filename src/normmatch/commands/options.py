@@ -1,7 +1,7 @@
 """Kinds of options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -14,21 +14,33 @@ Root = Annotated[Path, arg(metavar="DIR")]
 Range = Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH", help_behavior_hint="")]
 Words = Annotated[tuple[str, ...], arg(metavar="LABEL=VALUES ...", help_behavior_hint="")]
 
-METAVARS = {int: "INT", float: "NUMBER", Path: "PATH"}
+METAVARS: dict[Any, str] = {int: "INT", float: "NUMBER", Path: "PATH"}
 REGISTRY = ConstructorRegistry()
 
 
 @REGISTRY.primitive_rule
 def optional_value(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """The `float | None` and the like of settings that know nothing of the command line."""
+    """`float | None` and the like in settings that know nothing of the command line; their help says none, not None."""
     kinds = set(get_args(info.type)) - {type(None)}
-    if len(kinds) != 1 or len(get_args(info.type)) != 2 or not kinds <= METAVARS.keys():
+    if len(kinds) != 1 or type(None) not in get_args(info.type):
         return None
     (kind,) = kinds
+    parts = get_args(kind) or (kind,)  # tuple[float, float] has two
+    if not METAVARS.keys() >= set(parts):
+        return None
+
+    def parse(words: list[str]) -> Any:
+        if words[0] == "none":
+            return None
+        values = tuple(part(word) for part, word in zip(parts, words, strict=True))
+        return values if get_args(kind) else values[0]
+
     return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=METAVARS[kind],
-        instance_from_str=lambda text: kind(text[0]),
-        is_instance=lambda value: value is None or isinstance(value, kind),
-        str_from_instance=lambda value: [str(value)],
+        nargs=len(parts),
+        metavar=" ".join(METAVARS[part] for part in parts),
+        instance_from_str=parse,
+        is_instance=lambda value: value is None or isinstance(value, get_origin(kind) or kind),
+        str_from_instance=lambda value: (
+            ["none"] if value is None else [str(v) for v in (value if len(parts) > 1 else [value])]
+        ),
     )

@@ -176,9 +176,13 @@ def _dry_run(name: str, layers: tuple[int, int], image_size: int, options: dict[
     try:
         with torch.device("meta"):
             net: Any = timm.create_model(name, num_classes=0, **options).eval()
+            if not hasattr(net, "forward_intermediates") or not hasattr(net, "feature_info"):
+                raise TypeError("it has no forward_intermediates")
             _check_layers(name, layers, len(net.feature_info))
             image = torch.empty(1, 3, image_size, image_size)
             maps = net.forward_intermediates(image, indices=list(layers), norm=True, intermediates_only=True)
+            if any(m.ndim != 4 for m in maps):
+                raise TypeError(f"its intermediate results of shape {tuple(maps[0].shape)} are no maps (B, C, h, w)")
     except ConfigError:
         raise
     except Exception as error:  # timm raises whatever it stumbles on: AssertionError, AttributeError, RuntimeError ...
