@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from normmatch.annotations import Annotation, write_points
+from normmatch import annotations
+from normmatch.annotations import Annotation
 from normmatch.commands import main
 from tests.matching.scene import photograph, points, tiny_model
 
@@ -17,8 +18,8 @@ def test_propagate(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypat
     Path("images").mkdir()
     for i in range(3):
         Image.fromarray(photograph(i)).save(f"images/{i}.png")
-    write_points("reference.json", [Annotation("0.png", ("eye", "nose"), points(0, 2))])
-    write_points("candidates.csv", [Annotation("1.png", ("a", "b", "c"), points(1, 3))])
+    annotations.write("reference.json", [Annotation("0.png", ("eye", "nose"), points(0, 2))])
+    annotations.write("candidates.csv", [Annotation("1.png", ("a", "b", "c"), points(1, 3))])
     command = ["propagate", "reference.json", "images", "--candidates", "candidates.csv", "--out", "result.json"]
     main([*command, "--weights", "tiny.safetensors", "--min-score", "0"])
     out, err = capsys.readouterr()

@@ -11,16 +11,17 @@ import scipy.io
 from PIL import Image
 from rich.console import Console
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.check import print_summary, summarize
 from normmatch.datasets.contact_sheet import GAP, TILE, contact_sheet
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+from normmatch.datasets.types import Dataset, Split
 
 
-def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> AnnotatedObject:
+def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> Annotation:
     path = folder / f"{number}.png"
     Image.new("RGB", (100, 80), (90, 90, 90)).save(path)
     points = np.stack([np.linspace(20, 80, len(names)), np.linspace(20, 60, len(names))], axis=1)
-    return AnnotatedObject(path, label, names, points.astype(np.float32), (10.0, 10.0, 80.0, 60.0))
+    return Annotation(str(path), names, points, (10.0, 10.0, 80.0, 60.0), label)
 
 
 @pytest.fixture
@@ -67,9 +68,7 @@ def test_real_ducks(tmp_path: Path, shared_datasets: Path) -> None:
         archive.extractall(tmp_path, filter="data")
     names = tuple(str(i) for i in range(10))
     ducks = tuple(
-        AnnotatedObject(
-            path.with_suffix(".png"), "Duck", names, scipy.io.loadmat(path)["pts_coord"].T.astype(np.float32)
-        )
+        Annotation(str(path.with_suffix(".png")), names, scipy.io.loadmat(path)["pts_coord"].T, label="Duck")
         for path in sorted(tmp_path.rglob("*.mat"))
     )
     dataset = Dataset("willow", "nmt", {"train": Split(ducks)})

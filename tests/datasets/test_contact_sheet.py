@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from normmatch.annotations import Annotation
 from normmatch.datasets import contact_sheet as module
 from normmatch.datasets.contact_sheet import contact_sheet
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+from normmatch.datasets.types import Dataset, Split
 from normmatch.errors import DataError
 
 
-def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> AnnotatedObject:
+def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> Annotation:
     path = folder / f"{number}.png"
     Image.new("RGB", (100, 80), (90, 90, 90)).save(path)
     points = np.stack([np.linspace(20, 80, len(names)), np.linspace(20, 60, len(names))], axis=1)
-    return AnnotatedObject(path, label, names, points.astype(np.float32), (10.0, 10.0, 80.0, 60.0))
+    return Annotation(str(path), names, points, (10.0, 10.0, 80.0, 60.0), label)
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_make_gives_every_class_and_disjoint_splits() -> None:
     train, val = drawn.make(4, 32, 5, "train"), drawn.make(4, 32, 5, "val")
     assert train.images.shape == (4 * len(FIGURES), 32, 32, 3)
     assert [item.label for item in train.objects] == [label for label in FIGURES for _ in range(4)]
-    assert train.objects[0].source_size == (32, 32)
+    assert train.crop_sizes()[0].tolist() == [32, 32]
     everything = [image.tobytes() for image in (*train.images, *val.images, *drawn.make(4, 32, 6).images)]
     assert len(set(everything)) == len(everything)
     longer = drawn.make(6, 32, 5, "train")  # more figures, the same first ones
@@ -183,7 +183,7 @@ def test_write_is_read_by_the_folder_loader(tmp_path: Path) -> None:
         for read, item, image in zip(dataset.splits[split].objects, made.objects, made.images, strict=True):
             assert (read.label, read.names) == (item.label, item.names)
             np.testing.assert_allclose(read.keypoints, item.keypoints, atol=1e-3)
-            assert np.array_equal(np.asarray(Image.open(read.image)), image)
+            assert np.array_equal(np.asarray(Image.open(read.path)), image)
 
 
 def test_write_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from normmatch import annotations
+from normmatch.annotations import Annotation
+from normmatch.annotations.images import ImageIndex
 from normmatch.datasets import folder
 from normmatch.errors import ConfigError, DataError
 
@@ -71,9 +74,9 @@ def test_csv(tmp_path: Path) -> None:
     assert list(dataset.splits) == ["train"]
     assert not dataset.skipped
     objects = dataset.splits["train"].objects
-    assert [item.image for item in objects] == [tmp_path / f"{i}.png" for i in "abc"]
+    assert [item.path for item in objects] == [tmp_path / f"{i}.png" for i in "abc"]
     assert (objects[0].label, objects[0].names, objects[0].box) == ("cat", ("eye", "nose"), None)
-    assert objects[0].keypoints.dtype == np.float32
+    assert objects[0].keypoints.dtype == np.float64
     np.testing.assert_array_equal(objects[0].keypoints, [[10, 20], [12.5, 25]])  # as given: no half pixel is added
 
 
@@ -102,7 +105,7 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path) -> None:
     text += "b.png,cat,eye,1,2\r\nb.png,cat,nose,3,4\r\n"
     (tmp_path / "points.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     objects = everything(tmp_path)
-    assert {item.image.name for item in objects} == {"größe, 1.png", "b.png"}
+    assert {item.path.name for item in objects} == {"größe, 1.png", "b.png"}
     assert all(item.names == ("eye", "nose") for item in objects)
 
 
@@ -110,7 +113,7 @@ def test_coco(tmp_path: Path) -> None:
     dataset = folder.load(coco(tmp_path), val_share=0)
     objects = dataset.splits["train"].objects
     assert dataset.skipped == {"annotations without a labelled keypoint": 1}
-    assert [item.image for item in objects] == [tmp_path / "images" / f"{i}.png" for i in (1, 2, 3)]
+    assert [item.path for item in objects] == [tmp_path / "images" / f"{i}.png" for i in (1, 2, 3)]
     assert (objects[0].names, objects[0].box, objects[0].label) == (
         ("eye", "nose"),
         (1, 2, 30, 20),
@@ -118,6 +121,38 @@ def test_coco(tmp_path: Path) -> None:
     )  # v=0: absent
     np.testing.assert_array_equal(objects[0].keypoints, [[5, 6], [7, 8]])
     assert (objects[1].names, objects[1].box) == (("eye", "nose", "tail"), None)
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.json", "native"), ("a.json", "coco"), ("a.csv", "csv")])
+def test_every_format_is_trained_on_and_matched(tmp_path: Path, name: str, format: annotations.Format) -> None:
+    """With class, split, box, hidden points and two objects in an image."""
+    make_images(tmp_path, "images/1.png", "images/2.png", "3.png", "4.png")
+    xy = np.array([[5.25, 6.0], [7.0, 1 / 3]])
+    items = [
+        Annotation("1.png", ("eye", "nose"), xy, (1, 2, 30, 20), "cat", "train", np.array([True, False])),
+        Annotation("1.png", ("eye", "nose"), xy + 1, None, "dog", "train"),
+        Annotation("2.png", ("eye", "nose"), xy + 2, (1, 2, 30, 20), "cat", "train"),
+        Annotation("3.png", ("eye", "nose"), xy + 3, None, "dog", "train"),
+        Annotation("4.png", ("eye", "nose"), xy + 4, None, "dog", "val"),
+    ]
+    annotations.write(tmp_path / name, items, format)
+    splits = folder.load(tmp_path).splits
+    read = [*splits["train"].objects, *splits["val"].objects]
+    places = ("images/1.png", "images/1.png", "images/2.png", "3.png", "4.png")
+    assert [item.path for item in read] == [tmp_path / place for place in places]
+    for item, given in zip(read, items, strict=True):
+        assert (item.names, item.label, item.split, item.box) == (given.names, given.label, given.split, given.box)
+        np.testing.assert_array_equal(item.keypoints, given.keypoints)
+    assert read[0].visible is not None
+    assert read[0].visible.tolist() == [True, False]
+    index = ImageIndex(annotations.read(tmp_path / name), tmp_path / name)
+    np.testing.assert_array_equal(index.find(tmp_path / "images/2.png").keypoints, xy + 2)
+    assert len(index.all(tmp_path / "images/1.png")) == 2
+
+
+def test_a_file_without_classes_has_one(tmp_path: Path) -> None:
+    body = "".join(f"{image},eye,1,2\n{image},nose,3,4\n" for image in ("a.png", "b.png"))
+    assert {item.label for item in everything(write_csv(tmp_path, body, "image,name,x,y\n"))} == {"object"}
 
 
 # ---- splits ----
@@ -186,7 +221,7 @@ def test_val_share_out_of_range(tmp_path: Path) -> None:
             "line 6: no other object of the class 'cat' has a keypoint 'ey', nor",
         ),
         ('c.png,"cat,eye,1,2\n', "line 6: not a line of a CSV file"),
-        ("c.png,ca\x1bt,eye,1,2\n", r"line 6: the value of `class` is 'ca\\x1bt'; expected printable characters"),
+        ("c.png,ca\x1bt,eye,1,2\n", r"line 6: the class is 'ca\\x1bt'; expected printable text"),
         ("c.png,cat,e\u202eye,1,2\n", r"line 6: the value of `name` is 'e\\u202eye'; expected printable"),
         (
             "c.png,cat,eye,75.1,2\n",
@@ -208,12 +243,12 @@ def test_csv_mistakes(tmp_path: Path, body: str, match: str) -> None:
 @pytest.mark.parametrize(
     ("header", "match"),
     [
-        ("image,class,name,x\n", "the columns are image,class,name,x; expected image,class,name,x,y"),
+        ("image,class,name,x\n", "the columns are image,class,name,x; expected image,name,x,y"),
         ("image;class;name;x;y\n", "the columns are image;class"),
         ("image,class,name,x,y,y\n", "line 1"),
         ("image,class,name,x,y,xmin\n", "all four"),
-        ("image,class,name,x,y,Split\n", "object and split"),
-        ("", "line 1"),
+        ("image,class,name,x,y,Split\n", "class, object, split, visible, score"),
+        ("", "points.csv is empty"),
     ],
 )
 def test_csv_columns(tmp_path: Path, header: str, match: str) -> None:
@@ -231,7 +266,7 @@ def test_csv_bad_boxes_and_splits(tmp_path: Path) -> None:
         (",0,40,5,5,train", "line 2: the box covers less than one pixel"),
         (",0,-5,5,5,train", "line 2: the box covers less than one pixel"),
         (",0,0,5,5,dev", "line 2: the split is 'dev'"),
-        (",0,0,5,5,", "line 2: the split is ''"),
+        (",0,0,5,5,", "line 2: the value of `split` is empty"),
     ):
         with pytest.raises(DataError, match=match):
             folder.load(write_csv(tmp_path, rows("a.png", "b.png", extra=extra), header))
@@ -344,20 +379,20 @@ def edit(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("annotations.0.keypoints.2", "2", "annotation 10: the visibility"),
         ("annotations.0.bbox", [1, 2, 0, 5], "annotation 10: the box is 0 wide"),
         ("annotations.0.bbox", [0, 0, 0, 0], "annotation 10: the box is 0 wide"),
-        ("annotations.0.bbox", [1, 2, 3], "annotation 10: the box must be"),
+        ("annotations.0.bbox", [1, 2, 3], r"annotation 10: the box is \[1, 2, 3\]; expected xmin"),
         ("annotations.0.bbox.2", 1e300, "annotation 10: 1e.300 is no pixel"),
         ("categories.0.keypoints", ["eye", "eye", "tail"], "annotation 10: the keypoints of its category"),
         ("categories.0.keypoints", ["eye", "", "tail"], "annotation 10: the value of `name` is empty"),
         ("categories.0.keypoints", ["eye", "\ud800", "tail"], r"annotation 10: the value of `name` is '\\ud800'"),
-        ("categories.0.name", "", "annotation 10: the value of `class` is empty"),
-        ("categories.0.name", "a\nb", r"annotation 10: the value of `class` is 'a\\nb'; expected printable"),
+        ("categories.0.name", "a\nb", r"annotation 10: the class is 'a\\nb'; expected printable"),
         (
             "annotations.0.bbox",
             [60, 2, 3, 5],
             "annotation 10: the box covers less than one pixel of 1.png, which has 60 x 40",
         ),
         ("annotations.0.keypoints.0", 76, r"annotation 10: the keypoint 'eye' at \(76, 6\) is far outside 1.png"),
-        ("annotations", [], "has no annotated keypoint"),
+        ("annotations", [], "has no keypoints"),
+        ("annotations", [{"id": 1, "image_id": 1, "category_id": 7}], "has no annotated keypoint"),
     ],
 )
 def test_coco_mistakes(tmp_path: Path, path: str, value: Any, match: str) -> None:
@@ -369,7 +404,7 @@ def test_coco_mistakes(tmp_path: Path, path: str, value: Any, match: str) -> Non
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[]", "9" * 5000])
 def test_json_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "keypoints.json").write_text(text)
-    with pytest.raises(DataError, match=r"keypoints\.json is not a"):
+    with pytest.raises(DataError, match=r"keypoints\.json is (not a JSON|no keypoints|empty)"):
         folder.load(tmp_path)
 
 
@@ -383,7 +418,7 @@ def test_not_utf8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["points.csv", "points.json"])
 def test_absurdly_large(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(annotations, "MAX_BYTES", 1 << 20)
     (tmp_path / name).write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(DataError, match="1 MiB at most"):
         folder.load(tmp_path)

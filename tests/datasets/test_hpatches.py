@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from scipy.ndimage import map_coordinates
 
+from normmatch.annotations import Annotation
 from normmatch.datasets import hpatches
-from normmatch.datasets.types import AnnotatedObject
 from normmatch.datasets.warped import project
 from normmatch.errors import ConfigError, DataError
 from tests.datasets import layouts
@@ -31,9 +31,9 @@ def test_pairs_of_image_1_with_the_others(tmp_path: Path, ending: str) -> None:
     assert split.pairs is not None
     for index0, index1 in split.pairs:
         first, other = split.objects[index0], split.objects[index1]
-        assert first.image.stem == "1" != other.image.stem
-        assert first.image.parent == other.image.parent
-        assert first.label == other.label == {"v": "viewpoint", "i": "illumination"}[first.image.parent.name[0]]
+        assert first.path.stem == "1" != other.path.stem
+        assert first.path.parent == other.path.parent
+        assert first.label == other.label == {"v": "viewpoint", "i": "illumination"}[first.path.parent.name[0]]
         assert first.names == tuple(map(str, range(16)))
     # the sequence shifts by 20 of 80 pixels an image, so the fifth image has nothing of the first left
     assert [len(obj.names) for obj in split.objects if obj.label == "viewpoint"] == [16, 12, 8, 4]
@@ -97,10 +97,10 @@ def real(shared_datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def correlations(first: AnnotatedObject, other: AnnotatedObject, shift: float) -> list[float]:
+def correlations(first: Annotation, other: Annotation, shift: float) -> list[float]:
     """Normalised correlation of the patch about each keypoint with the warped one about its (shifted) projection."""
-    image0, image1 = (np.asarray(Image.open(obj.image).convert("L"), dtype=float) for obj in (first, other))
-    homography = hpatches.read_homography(other.image.parent / f"H_1_{other.image.stem}")
+    image0, image1 = (np.asarray(Image.open(obj.path).convert("L"), dtype=float) for obj in (first, other))
+    homography = hpatches.read_homography(other.path.parent / f"H_1_{other.path.stem}")
     assert homography is not None
     steps = np.arange(-10.0, 11.0)
     around = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)  # (441, 2)
@@ -123,7 +123,7 @@ def test_real_projections_lie_on_the_same_structures(real: Path) -> None:
     dataset = hpatches.load(real)
     split = dataset.splits["test"]
     assert split.pairs is not None
-    assert len({obj.image.parent for obj in split.objects}) == 98
+    assert len({obj.path.parent for obj in split.objects}) == 98
     assert len(split.pairs) == 98 * 5
     assert not dataset.skipped
     for label in ("viewpoint", "illumination"):

@@ -1,21 +1,19 @@
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from normmatch.datasets.pairs import class_pairs, load_pair_list, sample_pair_list, save_pair_list
-from normmatch.datasets.types import PreparedObject, PreparedSplit
+from normmatch.annotations import Annotation
+from normmatch.datasets.pairs import class_pairs, sample_pair_list
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError
 
 
-def prepared(label: str, names: str, seed: int = 0) -> PreparedObject:
+def prepared(label: str, names: str, seed: int = 0) -> Annotation:
     """An object whose keypoints are named by letters; each point is recognisable by its coordinates."""
     keypoints = np.random.default_rng((seed, len(names))).uniform(0, 64, (len(names), 2)).astype(np.float32)
-    return PreparedObject(label, tuple(names), keypoints, f"{label}{seed}.jpg", (64, 64))
+    return Annotation(f"{label}{seed}.jpg", tuple(names), keypoints, label=label)
 
 
-def split_of(*objects: PreparedObject, pairs: np.ndarray | None = None) -> PreparedSplit:
+def split_of(*objects: Annotation, pairs: np.ndarray | None = None) -> PreparedSplit:
     return PreparedSplit(np.zeros((len(objects), 64, 64, 3), np.uint8), objects, pairs)
 
 
@@ -99,46 +97,3 @@ def test_classes_without_a_pair_are_named() -> None:
         sample_pair_list(split, "toy", min_shared=3, strict=False)
     with pytest.raises(DataError, match=r"no class"):
         sample_pair_list(split_of(), "toy")
-
-
-def test_pair_list_round_trip(split: PreparedSplit, tmp_path: Path) -> None:
-    pair_list = sample_pair_list(split, "toy", per_class=4, seed=9)
-    save_pair_list(pair_list, tmp_path / "pairs.json")
-    loaded = load_pair_list(tmp_path / "pairs.json", split)
-    np.testing.assert_array_equal(loaded.pairs, pair_list.pairs)
-    assert (loaded.dataset, loaded.seed) == ("toy", 9)
-    assert loaded.pair(split, 7).names1 == pair_list.pair(split, 7).names1
-    assert [path.name for path in tmp_path.iterdir()] == ["pairs.json"]
-
-
-def test_pair_list_that_cannot_be_written_leaves_nothing(split: PreparedSplit, tmp_path: Path) -> None:
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(DataError, match="taken"):
-        save_pair_list(sample_pair_list(split, "toy", per_class=4), tmp_path / "taken")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_pair_list_of_other_objects_is_refused(split: PreparedSplit, tmp_path: Path) -> None:
-    save_pair_list(sample_pair_list(split, "toy", per_class=4), tmp_path / "pairs.json")
-    other = PreparedSplit(split.images, split.objects[::-1])
-    with pytest.raises(DataError, match=r"pairs\.json.*'toy'"):
-        load_pair_list(tmp_path / "pairs.json", other)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"dataset": 1, "objects": 2, "seed": 0, "pairs": [[1]]}', "nan"])
-def test_broken_pair_list_is_one_sentence(split: PreparedSplit, tmp_path: Path, content: str) -> None:
-    (tmp_path / "pairs.json").write_text(content)
-    with pytest.raises(DataError, match=r"pairs\.json"):
-        load_pair_list(tmp_path / "pairs.json", split)
-    with pytest.raises(DataError, match=r"absent\.json"):
-        load_pair_list(tmp_path / "absent.json", split)
-
-
-def test_pair_list_with_a_number_outside_is_refused(split: PreparedSplit, tmp_path: Path) -> None:
-    path = tmp_path / "pairs.json"
-    save_pair_list(sample_pair_list(split, "toy", per_class=4), path)
-    content = json.loads(path.read_text())
-    content["pairs"][0] = [0, 60]
-    path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"outside.*60 objects"):
-        load_pair_list(path, split)

@@ -89,11 +89,11 @@ def test_reads_objects_in_pixels_with_centres_at_a_half(root: Path) -> None:
     assert (dataset.name, dataset.protocol, set(dataset.splits)) == ("pascal-voc", "nmt", {"train", "val", "test"})
     obj = dataset.splits["test"].objects[-1]
     assert obj.label == "cat"
-    assert obj.image.name == "2008_000999.jpg"
+    assert obj.path.name == "2008_000999.jpg"
     assert obj.names == ("Nose", "L_Eye")
     assert obj.box == (9.5, 9.5, 20, 20)
     np.testing.assert_array_equal(obj.keypoints, np.array([[14.5, 11.5], [10.5, 28.5]], dtype=np.float32))
-    assert obj.keypoints.dtype == np.float32
+    assert obj.keypoints.dtype == np.float64
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
@@ -204,7 +204,7 @@ def test_validation_is_held_out_by_image_and_fixed_by_seed(root: Path) -> None:
     chosen = []
     for seed in (0, 0, 1):
         splits = pascal_voc.load(root, val_share=0.2, seed=seed).splits
-        train, val = ({obj.image for obj in splits[key].objects} for key in ("train", "val"))
+        train, val = ({obj.path for obj in splits[key].objects} for key in ("train", "val"))
         assert not train & val
         assert len(splits["train"].objects) + len(splits["val"].objects) == len(whole.splits["train"].objects)
         assert labels(splits["val"]) == {"bird": 4, "cat": 4}

@@ -12,6 +12,7 @@ import signal
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,12 @@ import pytest
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from normmatch.annotations import Annotation
 from normmatch.commands import main
-from normmatch.datasets import crops, prepared
+from normmatch.datasets import crops, drawn, manifest, prepared, workers
+from normmatch.datasets.catalog import load_splits
 from normmatch.datasets.prepared import load_prepared, prepare
-from normmatch.datasets.types import AnnotatedObject, Dataset, PreparedSplit, Split
+from normmatch.datasets.types import Dataset, PreparedSplit, Split
 from normmatch.datasets.workers import run_tasks
 from normmatch.errors import DataError
 from normmatch.geometry import Box
@@ -69,7 +72,7 @@ def make_dataset(folder: Path, count: int = 6, box: Box | None = (20.3, 10.6, 11
     for index in range(count):
         points = np.array([[40, 30], [110, 40], [70, 90]]) + rng.uniform(-8, 8, (3, 2))
         image = dotted_image(folder / f"image{index}.png", points)
-        items.append(AnnotatedObject(image, "thing", NAMES, points.astype(np.float32), box))
+        items.append(Annotation(str(image), NAMES, points, box, "thing"))
     pairs = np.array([[0, 1], [1, 2]])
     return Dataset("dots", "nmt", {"train": Split(tuple(items[::2])), "test": Split(tuple(items[1::2]), pairs)})
 
@@ -101,7 +104,7 @@ def test_dots_are_where_the_keypoints_say(tmp_path: Path, box: Box | None) -> No
     assert (report.objects, report.reused, report.skipped, report.dropped_pairs) == (6, 0, (), 0)
     splits = load_prepared(tmp_path / "cache", dataset, SIZE)
     assert splits["train"].images.shape == (3, SIZE, SIZE, 3)
-    assert splits["train"].objects[1].source == "image2.png"
+    assert splits["train"].objects[1].image == "image2.png"
     assert splits["train"].objects[1].names == NAMES
     check_dots(splits["train"])
     check_dots(splits["test"])
@@ -112,7 +115,7 @@ def test_dots_are_where_the_keypoints_say(tmp_path: Path, box: Box | None) -> No
 def test_source_size_is_that_of_the_clipped_box(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "images", box=(-15.4, 20.0, 150.0, 140.0))
     prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
-    assert load_prepared(tmp_path / "cache")["train"].objects[0].source_size == (135, 100)
+    assert load_prepared(tmp_path / "cache")["train"].crop_sizes().tolist()[0] == [135, 100]
 
 
 def test_homography(tmp_path: Path) -> None:
@@ -122,7 +125,7 @@ def test_homography(tmp_path: Path) -> None:
     homography = np.array([[0.9, 0.1, 12.0], [-0.05, 1.05, 6.0], [2e-4, 1e-4, 1.0]]) * 2.5  # at any scale
     mapped = np.c_[points, np.ones(3)] @ homography.T
     mapped = (mapped[:, :2] / mapped[:, 2:]).astype(np.float32)
-    item = AnnotatedObject(image, "thing", NAMES, mapped, (5.0, 3.0, 140.0, 110.0), homography)
+    item = Annotation(str(image), NAMES, mapped, (5.0, 3.0, 140.0, 110.0), "thing", homography=homography)
     prepare(Dataset("warped", "nmt", {"train": Split((item,))}), tmp_path / "cache", SIZE, workers=1, progress=False)
     split = load_prepared(tmp_path / "cache")["train"]
     check_dots(split)
@@ -191,8 +194,8 @@ def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     read_crop = crops.read_crop
     seen: list[str] = []
 
-    def until_the_fourth(item: AnnotatedObject) -> object:
-        seen.append(item.image.name)
+    def until_the_fourth(item: Annotation) -> object:
+        seen.append(item.path.name)
         if len(seen) == 4:
             raise KeyboardInterrupt
         return read_crop(item)
@@ -203,8 +206,8 @@ def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "cache").exists()
     with pytest.raises(DataError, match="interrupted"):
         load_prepared(tmp_path / "cache")
-    with (tmp_path / "cache.partial" / "done.jsonl").open("a") as journal:
-        journal.write("[3, 0.0, 1")  # cut off in the middle of a line
+    with (tmp_path / "cache.partial" / "done.jsonl").open("a") as done:
+        done.write("[3, 0.0, 1")  # cut off in the middle of a line
     seen[:] = ["a", "b", "c", "d"]
     report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     assert report.reused == 3
@@ -286,9 +289,10 @@ def test_leftovers_of_a_killed_rebuild_do_no_harm(tmp_path: Path, monkeypatch: p
 def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make_dataset(tmp_path / "images")
     fill = prepared._fill
+    monkeypatch.setattr(workers, "LONGEST_WAIT", 0.0)
 
     def meanwhile(*args: object) -> list[str]:
-        with pytest.raises(DataError, match=r"Another process is preparing .*cache; wait"):
+        with pytest.raises(DataError, match=r"Another process is preparing .*cache, for 0 hours"):
             prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
         return fill(*args)  # type: ignore[arg-type]
 
@@ -297,6 +301,38 @@ def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: p
     with locked(tmp_path / ".cache.lock"):  # what is finished may be used all the same
         assert prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False).reused == 6
     assert sorted(os.listdir(tmp_path)) == ["cache", "images"]
+
+
+def _prepare_after_a_while(dataset: Dataset, cache: Path, start: Barrier) -> None:
+    fill = prepared._fill
+
+    def slowly(*args: object) -> list[str]:
+        time.sleep(0.5)
+        return fill(*args)  # type: ignore[arg-type]
+
+    prepared._fill = slowly  # type: ignore[assignment]
+    start.wait(20)
+    report = prepare(dataset, cache, SIZE, workers=1, progress=False)
+    load_prepared(cache, dataset, SIZE)
+    (cache.parent / f"{report.reused}-{os.getpid()}").touch()
+
+
+def test_processes_that_want_the_same_cache_wait_for_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As the ranks of torchrun do: one prepares, and no other dies."""
+    dataset = make_dataset(tmp_path / "images")
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(3)
+    ranks = [
+        context.Process(target=_prepare_after_a_while, args=(dataset, tmp_path / "cache", start)) for _ in range(3)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(60)
+    assert [rank.exitcode for rank in ranks] == [0, 0, 0]
+    made = sorted(path.name.split("-")[0] for path in tmp_path.iterdir() if "-" in path.name)
+    assert made == ["0", "6", "6"]  # reused by those who waited
+    assert capfd.readouterr().err.count("waiting until it is done") == 2
 
 
 def _die_locked(path: Path) -> None:
@@ -327,7 +363,7 @@ def test_changed_pixels_of_the_same_size_are_noticed(tmp_path: Path, row: int) -
     pixels = np.zeros((240, 320, 3), np.uint8)
     path = tmp_path / "a.bmp"
     Image.fromarray(pixels).save(path)
-    item = AnnotatedObject(path, "thing", ("a",), np.array([[9, 9]], np.float32))
+    item = Annotation(str(path), ("a",), np.array([[9.0, 9.0]]), label="thing")
     dataset = Dataset("one", "nmt", {"train": Split((item,))})
     prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     pixels[row, 5] = 1
@@ -341,7 +377,7 @@ def test_the_command_to_rebuild_runs_as_printed(tmp_path: Path) -> None:
     dataset = make_dataset(root)
     items = [item for split in dataset.splits.values() for item in split.objects]
     lines = [
-        f"{item.image.name},thing,{name},{x},{y}"
+        f"{item.path.name},thing,{name},{x},{y}"
         for item in items
         for name, (x, y) in zip(item.names, item.keypoints.tolist(), strict=True)
     ]
@@ -354,6 +390,17 @@ def test_the_command_to_rebuild_runs_as_printed(tmp_path: Path) -> None:
         command = shlex.split(str(error.value).split("`")[1])
         main([*command[1:], "--workers", "1"])
         assert sum(len(split.objects) for split in load_prepared(folder, size=32).values()) == 6
+
+
+def test_every_image_is_fingerprinted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    fingerprint = manifest._fingerprint
+    monkeypatch.setattr(manifest, "_fingerprint", lambda path: seen.append(str(path)) or fingerprint(path))
+    drawn.write(tmp_path, 2, 32, 0)
+    for _ in range(2):  # prepared, then opened
+        seen.clear()
+        load_splits("synthetic", tmp_path, size=32)
+        assert len(seen) == len(set(seen)) == 16
 
 
 def test_moved_dataset_keeps_its_cache(tmp_path: Path) -> None:
@@ -407,7 +454,7 @@ def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
 
 def break_images(dataset: Dataset) -> Dataset:
     """The second test image is cut off, the third has a box without area; both pairs lose an object."""
-    path = dataset.splits["test"].objects[1].image
+    path = dataset.splits["test"].objects[1].path
     path.write_bytes(path.read_bytes()[:200])
     return edit(dataset, "test", 2, box=(200.0, 10.0, 30.0, 30.0))
 
@@ -423,7 +470,7 @@ def test_unreadable_images_are_skipped_and_named(tmp_path: Path, workers: int) -
     assert "(200.0, 10.0, 30.0, 30.0)" in report.skipped[1]
     assert "image5.png" in report.skipped[1]
     split = load_prepared(tmp_path / "cache", dataset)["test"]
-    assert [item.source for item in split.objects] == ["image1.png"]
+    assert [item.image for item in split.objects] == ["image1.png"]
     assert split.pairs is not None
     assert split.pairs.shape == (0, 2)
     check_dots(split)
@@ -433,12 +480,12 @@ def test_unreadable_images_are_skipped_and_named(tmp_path: Path, workers: int) -
 
 def test_pairs_are_renumbered(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "images")
-    dataset.splits["test"].objects[0].image.unlink()
+    dataset.splits["test"].objects[0].path.unlink()
     with pytest.warns(UserWarning, match="1 of 6 objects"):
         report = prepare(dataset, tmp_path / "cache", SIZE, workers=1, progress=False)
     split = load_prepared(tmp_path / "cache", dataset)["test"]
     assert report.dropped_pairs == 1
-    assert [item.source for item in split.objects] == ["image3.png", "image5.png"]
+    assert [item.image for item in split.objects] == ["image3.png", "image5.png"]
     np.testing.assert_array_equal(split.pairs, [[0, 1]])
     check_dots(split)
 
@@ -446,7 +493,7 @@ def test_pairs_are_renumbered(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_strict_names_the_file(tmp_path: Path, workers: int) -> None:
     dataset = make_dataset(tmp_path / "images")
-    dataset.splits["test"].objects[1].image.write_bytes(b"no image")
+    dataset.splits["test"].objects[1].path.write_bytes(b"no image")
     with pytest.raises(DataError, match=r"image3\.png"):
         prepare(dataset, tmp_path / "cache", SIZE, workers=workers, progress=False, strict=True)
     assert not (tmp_path / "cache").exists()
@@ -481,8 +528,8 @@ def test_dead_worker_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     dataset = make_dataset(tmp_path / "images", count=12)
     read_crop = crops.read_crop
 
-    def die_on_one(item: AnnotatedObject) -> object:
-        if item.image.name == "image4.png":
+    def die_on_one(item: Annotation) -> object:
+        if item.path.name == "image4.png":
             os._exit(9)
         return read_crop(item)
 
@@ -534,8 +581,8 @@ def _is_running(pid: int) -> bool:
 def test_unexpected_error_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = make_dataset(tmp_path / "images")
 
-    def fail_on_one(item: AnnotatedObject) -> object:
-        if item.image.name == "image4.png":
+    def fail_on_one(item: Annotation) -> object:
+        if item.path.name == "image4.png":
             raise ZeroDivisionError("odd")
         return crops.read_crop(item)
 

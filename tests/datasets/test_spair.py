@@ -38,8 +38,8 @@ def assert_agrees_with_pair_annotation(dataset: Dataset, split: str, folder: Pat
     for (index0, index1), annotation in zip(pairs, annotations, strict=True):
         points0, points1 = (dict(zip(objects[i].names, objects[i].keypoints, strict=True)) for i in (index0, index1))
         shared = [name for name in points0 if name in points1]
-        assert objects[index0].image.name == annotation["src_imname"]
-        assert objects[index1].image.name == annotation["trg_imname"]
+        assert objects[index0].path.name == annotation["src_imname"]
+        assert objects[index1].path.name == annotation["trg_imname"]
         assert objects[index0].label == objects[index1].label == annotation["category"]
         assert shared == annotation["kps_ids"]
         np.testing.assert_array_equal([points0[name] - 0.5 for name in shared], annotation["src_kps"])
@@ -141,7 +141,7 @@ def test_bad_image_annotation_is_skipped_and_counted(root: Path, change: str | N
         path.write_text(change)
     dataset = spair.load(root, protocol="thinkmatch")
     assert dict(dataset.skipped) == {reason: 3 * 6}  # it is in six of the twelve pairs of its class
-    assert all(obj.image.stem != "2009_000000" for obj in dataset.splits["val"].objects)
+    assert all(obj.path.stem != "2009_000000" for obj in dataset.splits["val"].objects)
     assert len(dataset.splits["val"].pairs) == 18
 
 

@@ -5,20 +5,21 @@ import numpy as np
 import pytest
 import torch
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.batches import collate
 from normmatch.datasets.image_file import ImageFile
-from normmatch.datasets.types import PreparedObject, PreparedSplit, join, make_pair
+from normmatch.datasets.types import PreparedSplit, join, make_pair
 from normmatch.errors import InputError
 from normmatch.model.graph import delaunay
 
 
-def prepared(label: str, names: str, seed: int = 0) -> PreparedObject:
+def prepared(label: str, names: str, seed: int = 0) -> Annotation:
     """An object whose keypoints are named by letters; each point is recognisable by its coordinates."""
     keypoints = np.random.default_rng((seed, len(names))).uniform(0, 64, (len(names), 2)).astype(np.float32)
-    return PreparedObject(label, tuple(names), keypoints, f"{label}{seed}.jpg", (64, 64))
+    return Annotation(f"{label}{seed}.jpg", tuple(names), keypoints, label=label)
 
 
-def split_of(*objects: PreparedObject) -> PreparedSplit:
+def split_of(*objects: Annotation) -> PreparedSplit:
     return PreparedSplit(np.zeros((len(objects), 64, 64, 3), np.uint8), objects)
 
 
@@ -90,7 +91,7 @@ def test_collate_with_a_fixed_number_of_points() -> None:
 def test_joined_splits_have_the_objects_images_and_pairs_of_both(tmp_path: Path, from_file: bool) -> None:
     pixels = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1).repeat(3, axis=3)
     np.save(tmp_path / "images.npy", pixels)
-    objects = [PreparedObject(str(i), ("a",), np.zeros((1, 2), np.float32), "", (1, 1)) for i in range(5)]
+    objects = [Annotation("", ("a",), np.zeros((1, 2), np.float32), label=str(i)) for i in range(5)]
     rows = np.array([4, 1]), np.array([0, 2, 3])
     images = [ImageFile(tmp_path / "images.npy", row) if from_file else pixels[row] for row in rows]
     pairs = np.array([[0, 1]]), np.array([[0, 2], [1, 0]])
@@ -104,3 +105,6 @@ def test_joined_splits_have_the_objects_images_and_pairs_of_both(tmp_path: Path,
     assert both.pairs is not None
     assert both.pairs.tolist() == [[0, 1], [2, 4], [3, 2]]
     assert join(replace(first, pairs=None), replace(second, pairs=None)).pairs is None
+    np.testing.assert_array_equal(both.crop_sizes(), [[1, 1]] * 5)  # they were not resized
+    some = join(replace(first, sizes=np.array([[30, 20], [50, 40]])), second)
+    np.testing.assert_array_equal(some.crop_sizes(), [[30, 20], [50, 40], *[[1, 1]] * 3])

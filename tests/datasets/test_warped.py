@@ -64,7 +64,7 @@ def test_points_behind_the_camera_are_nowhere() -> None:
 def test_pairs_of_each_image_with_its_copies(photos: Path) -> None:
     dataset = warped.load(photos, per_image=3, grid=5, val_share=0.34)
     assert (dataset.name, list(dataset.splits)) == ("synthetic", ["train", "val"])
-    images = {key: {obj.image.name for obj in split.objects} for key, split in dataset.splits.items()}
+    images = {key: {obj.path.name for obj in split.objects} for key, split in dataset.splits.items()}
     assert (len(images["train"]), len(images["val"])) == (4, 2)
     assert not images["train"] & images["val"]
     for split in dataset.splits.values():
@@ -84,7 +84,7 @@ def test_pairs_of_each_image_with_its_copies(photos: Path) -> None:
 def test_seed_fixes_the_warps_whatever_else_is_in_the_folder(photos: Path) -> None:
     def warps(seed: int) -> dict[str, np.ndarray]:
         split = warped.load(photos, per_image=1, val_share=0, seed=seed).splits["train"]
-        return {obj.image.name: obj.homography for obj in split.objects if obj.homography is not None}
+        return {obj.path.name: obj.homography for obj in split.objects if obj.homography is not None}
 
     before, other = warps(0), warps(1)
     layouts.make_image(photos / "a_new_one.png")

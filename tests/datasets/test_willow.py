@@ -31,7 +31,7 @@ def test_twenty_training_images_a_class(root: Path) -> None:
         assert Counter(obj.label for obj in split["test"].objects) == {"Car": 4, "Duck": 4}
         assert len({obj.image for part in split.values() for obj in part.objects}) == 48
     for name in ("val", "test"):
-        chosen = [[obj.image.name for obj in split[name].objects] for split in splits]
+        chosen = [[obj.path.name for obj in split[name].objects] for split in splits]
         assert chosen[0] == chosen[1] != chosen[2]
     assert {name: len(s.objects) for name, s in willow.load(root, val_share=0).splits.items()} == {
         "train": 40,
@@ -41,11 +41,11 @@ def test_twenty_training_images_a_class(root: Path) -> None:
 
 def test_keypoints_are_named_by_number_and_half_a_pixel_off_matlab(root: Path) -> None:
     obj = willow.load(root / "WILLOW-ObjectClass").splits["test"].objects[0]
-    raw = scipy.io.loadmat(obj.image.with_suffix(".mat"))["pts_coord"]
+    raw = scipy.io.loadmat(obj.path.with_suffix(".mat"))["pts_coord"]
     np.testing.assert_allclose(obj.keypoints, raw.T - 0.5, atol=1e-5)
     assert obj.names == tuple("0123456789")
     assert obj.box is None
-    assert obj.keypoints.dtype == np.float32
+    assert obj.keypoints.dtype == np.float64
 
 
 def test_small_class_is_halved_with_a_warning(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_real_ducks(shared_datasets: Path, tmp_path: Path) -> None:
     assert not dataset.skipped
     for obj in objects:
         beak, eye, tail = obj.keypoints[0], obj.keypoints[1], obj.keypoints[7]
-        assert np.linalg.norm(beak - eye) < np.linalg.norm(tail - eye), f"{obj.image.name}: a duck's eye is at its beak"
+        assert np.linalg.norm(beak - eye) < np.linalg.norm(tail - eye), f"{obj.path.name}: a duck's eye is at its beak"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from normmatch.annotations import Annotation, read_points, write_points
+from normmatch import annotations
+from normmatch.annotations import Annotation
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.options import MatchOptions
@@ -23,7 +24,7 @@ def scene(tmp_path: Path) -> Path:
     """A reference beside the folder `images`, which holds two images with candidates and one without."""
     tiny_model().save_pretrained(tmp_path / "tiny.safetensors")
     Image.fromarray(photograph(0)).save(tmp_path / "cat.png")
-    write_points(tmp_path / "reference.json", [Annotation("cat.png", NAMES, points(0, 4), None, "cat")])
+    annotations.write(tmp_path / "reference.json", [Annotation("cat.png", NAMES, points(0, 4), None, "cat")])
     sets = []
     for i, name in ((1, "1.png"), (2, "more/2.png"), (3, "none.png")):
         path = tmp_path / "images" / name
@@ -31,7 +32,7 @@ def scene(tmp_path: Path) -> Path:
         Image.fromarray(photograph(i)).save(path)
         xy = points(i, 3 * i)
         sets.append(Annotation(name, tuple(map(str, range(len(xy)))), xy, (0, 0, 115, 80) if i == 2 else None))
-    write_points(tmp_path / "candidates.json", sets[:2])
+    annotations.write(tmp_path / "candidates.json", sets[:2])
     return tmp_path
 
 
@@ -46,11 +47,14 @@ def test_coco_with_scores(scene: Path) -> None:
     assert run(scene) == Propagated(2, ("none.png",), ())
     content = json.loads((scene / "out.json").read_text())
     assert content["categories"] == [{"id": 1, "name": "cat", "keypoints": list(NAMES), "skeleton": []}]
-    assert [image["file_name"] for image in content["images"]] == ["1.png", "more/2.png"]
-    assert [(image["width"], image["height"]) for image in content["images"]] == [(120, 80)] * 2
+    assert [image["file_name"] for image in content["images"]] == ["../cat.png", "1.png", "more/2.png"]
+    assert [(image["width"], image["height"]) for image in content["images"]] == [(120, 80)] * 3
     matcher = Matcher(scene / "tiny.safetensors", device="cpu")
-    for i, annotation in enumerate(content["annotations"], 1):
-        image, box = content["images"][i - 1], (0, 0, 115, 80) if i == 2 else None
+    reference, *found = content["annotations"]
+    np.testing.assert_array_equal(np.reshape(reference["keypoints"], (4, 3)), np.c_[points(0, 4), [2] * 4])
+    assert (reference["score"], reference["keypoint_scores"]) == (1, [1] * 4)
+    for i, annotation in enumerate(found, 1):
+        image, box = content["images"][i], (0, 0, 115, 80) if i == 2 else None
         assert (annotation["image_id"], annotation["category_id"], annotation["iscrowd"]) == (image["id"], 1, 0)
         expected = matcher.match(
             scene / "cat.png", scene / "images" / image["file_name"], points(0, 4), points(i, 3 * i),
@@ -73,14 +77,15 @@ def test_coco_with_scores(scene: Path) -> None:
 
 def test_it_is_read_again(scene: Path) -> None:
     run(scene)
-    first, second = read_points(scene / "out.json")
+    reference, first, second = annotations.read(scene / "out.json")
+    assert (reference.image, reference.names, reference.label) == ("../cat.png", NAMES, "cat")
     assert (first.image, first.label, len(first.names)) == ("1.png", "cat", 3)  # of 4 names, for 3 candidates
     assert (second.names, second.box) == (NAMES, (0, 0, 115, 80))
 
 
 def test_keypoints_that_are_not_found(scene: Path) -> None:
     assert run(scene, score=1.0).objects == 2
-    annotation = json.loads((scene / "out.json").read_text())["annotations"][0]
+    annotation = json.loads((scene / "out.json").read_text())["annotations"][1]
     assert (annotation["keypoints"], annotation["num_keypoints"], annotation["score"]) == ([0] * 12, 0, 0)
     assert annotation["bbox"] == [0, 0, 120, 80]
 
@@ -88,8 +93,8 @@ def test_keypoints_that_are_not_found(scene: Path) -> None:
 def test_the_reference_is_not_matched_with_itself(scene: Path) -> None:
     Image.fromarray(photograph(0)).save(scene / "images/cat.png")
     (scene / "cat.png").unlink()  # it lies among the images
-    candidates = [*read_points(scene / "candidates.json"), Annotation("cat.png", NAMES, points(0, 4))]
-    write_points(scene / "candidates.json", candidates)
+    candidates = [*annotations.read(scene / "candidates.json"), Annotation("cat.png", NAMES, points(0, 4))]
+    annotations.write(scene / "candidates.json", candidates)
     assert run(scene) == Propagated(2, ("none.png",), ())
 
 
@@ -99,25 +104,25 @@ def test_bad_images_are_skipped(scene: Path) -> None:
     assert result.objects == 1
     assert len(result.failed) == 1
     assert "1.png is not a readable image" in result.failed[0]
-    assert len(json.loads((scene / "out.json").read_text())["images"]) == 1
+    assert len(json.loads((scene / "out.json").read_text())["images"]) == 2
 
 
 def test_several_objects_in_an_image(scene: Path) -> None:
     sets = [Annotation("1.png", ("a", "b"), points(k, 2)) for k in (5, 6)]
-    write_points(scene / "candidates.json", sets)
+    annotations.write(scene / "candidates.json", sets)
     assert run(scene).objects == 2
     content = json.loads((scene / "out.json").read_text())
-    assert len(content["images"]) == 1
-    assert [annotation["image_id"] for annotation in content["annotations"]] == [1, 1]
+    assert len(content["images"]) == 2
+    assert [annotation["image_id"] for annotation in content["annotations"]] == [1, 2, 2]
 
 
 def test_one_sentence_for_what_is_wrong(scene: Path) -> None:
     (scene / "empty").mkdir()
-    write_points(scene / "two.json", [Annotation("cat.png", NAMES, points(0, 4))] * 2)
-    write_points(scene / "zero.json", [Annotation("cat.png", (), np.zeros((0, 2)))])
-    write_points(scene / "lost.json", [Annotation("dog.png", NAMES, points(0, 4))])
-    write_points(scene / "other.json", [Annotation("other.png", NAMES, points(0, 4))])
-    write_points(scene / "far.json", [Annotation("1.png", ("a",), np.array([[500.0, 5.0]]))])
+    annotations.write(scene / "two.json", [Annotation("cat.png", NAMES, points(0, 4))] * 2)
+    annotations.write(scene / "zero.json", [Annotation("cat.png", (), np.zeros((0, 2)))])
+    annotations.write(scene / "lost.json", [Annotation("dog.png", NAMES, points(0, 4))])
+    annotations.write(scene / "other.json", [Annotation("other.png", NAMES, points(0, 4))])
+    annotations.write(scene / "far.json", [Annotation("1.png", ("a",), np.array([[500.0, 5.0]]))])
     for change, sentence in (
         ({"reference": "two.json"}, r"two.json has 2 objects; expected one"),
         ({"reference": "zero.json"}, r"zero.json has no keypoint"),

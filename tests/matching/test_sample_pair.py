@@ -6,8 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from normmatch import PRESETS, NormMatch
-from normmatch.annotations import read_points
+from normmatch import PRESETS, NormMatch, annotations
 from normmatch.commands import main
 from normmatch.matching.samples import get_sample
 
@@ -37,7 +36,7 @@ def test_copies_are_what_the_other_commands_read(weights: Path, tmp_path: Path) 
     main(["match", "--pairs", str(photos / "pairs.csv"), *points, "--out-dir", str(tmp_path / "out"), *options])
     (line,) = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
     assert "lion.jpg" in line
-    found = read_points(photos / "points.json")
+    found = annotations.read(photos / "points.json")
     assert [item.names for item in found] == [get_sample(title).points.names for title in ("cheetah", "lion")]
 
 

@@ -6,7 +6,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normmatch.annotations.names import swap_left_right
 from normmatch.config import AugmentConfig
 from normmatch.errors import ConfigError
 from normmatch.training.augmentation import Plan, covered, fit_plan, make_plan, move_keypoints, paint
@@ -234,41 +233,6 @@ def test_a_pair_never_falls_below_the_fewest_points(seed: int, wild: bool, fewes
     np.testing.assert_array_equal(left, renamed & ~(renamed & hidden).any(0))
     gone = ((moved < 0) | (moved > SIZE)).any(-1) & ((source >= 0) & (source <= SIZE)).all(-1)
     assert not (gone & renamed).any()
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ("L_Eye", "R_Eye"),
-        ("Left_Eye", "Right_Eye"),
-        ("L_F_Elbow", "R_F_Elbow"),
-        ("Hull_Mid_Left_Bot", "Hull_Mid_Right_Bot"),
-        ("BackRest_Top_Left", "BackRest_Top_Right"),
-        ("Handle_Left_Junction", "Handle_Right_Junction"),
-        ("left_shoulder", "right_shoulder"),
-        ("left shoulder", "right shoulder"),
-        ("LeftEye", "RightEye"),
-        ("EyeLeft", "EyeRight"),
-        ("L_HeadLight", "R_HeadLight"),
-        ("eye-l", "eye-r"),
-        ("L", "R"),
-    ],
-)
-def test_swap_left_right(left: str, right: str) -> None:
-    assert swap_left_right(left) == right
-    assert swap_left_right(right) == left
-
-
-@pytest.mark.parametrize(
-    "name", ["Nose", "TailLight", "Upright", "Leftover", "cleft", "Lower_Neck_Base", "12", "", "LR"]
-)
-def test_names_without_a_side_stay(name: str) -> None:
-    assert swap_left_right(name) == name
-
-
-@given(st.from_regex(r"([LRlr]|Left|Right|left|Eye|[A-Z_]){0,6}", fullmatch=True))
-def test_swapping_twice_is_nothing(name: str) -> None:
-    assert swap_left_right(swap_left_right(name)) == name
 
 
 @pytest.mark.parametrize("wrong", [{"mixup": 1.5}, {"gain": 2}, {"scale": (0.0, 1.0)}, {"mixup_share": (0.9, 0.5)}])

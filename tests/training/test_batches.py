@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from normmatch.annotations import Annotation
 from normmatch.bench.data import bench_data
 from normmatch.config import AugmentConfig
-from normmatch.datasets.types import PreparedObject, PreparedSplit, Sampling
+from normmatch.datasets.types import PreparedSplit, Sampling
 from normmatch.errors import ConfigError, DataError
 from normmatch.training.batches import ImageBank, TrainBatches, batch_images
 
@@ -17,7 +18,7 @@ NAMES = ("L_Eye", "R_Eye", "Nose", "L_Ear", "R_Ear", "Tail", "Chin", "L_Paw", "R
 EVERYTHING = AugmentConfig(flip=0.5, mixup=0.5, cutmix=0.5, erase=0.5)
 
 
-def make_split(pairs: np.ndarray | None = None, rest: tuple[PreparedObject, ...] = ()) -> PreparedSplit:
+def make_split(pairs: np.ndarray | None = None, rest: tuple[Annotation, ...] = ()) -> PreparedSplit:
     """36 objects of three classes of unequal size; the colour at a keypoint tells its name (red) and object (green)."""
     rng = np.random.default_rng(0)
     objects, images = [], rng.integers(0, 3, (36 + len(rest), SIZE, SIZE, 3)).astype(np.uint8)
@@ -29,7 +30,7 @@ def make_split(pairs: np.ndarray | None = None, rest: tuple[PreparedObject, ...]
         for name, (x, y) in zip(columns, keypoints.astype(int), strict=True):
             images[i, y - 2 : y + 2, x - 2 : x + 2, :2] = 20 + 20 * name, 20 + 6 * i
         names = tuple(NAMES[v] for v in columns)
-        objects.append(PreparedObject(label, names, keypoints, f"{i}.jpg", (SIZE, SIZE)))
+        objects.append(Annotation(f"{i}.jpg", names, keypoints, label=label))
     return PreparedSplit(images, (*objects, *rest), pairs)
 
 
@@ -104,8 +105,7 @@ def test_covered_keypoints_leave_both_images(sampling: Sampling) -> None:
     """Both objects have all names, so a point without a partner could only be one whose partner was covered."""
     rng = np.random.default_rng(0)
     objects = [
-        PreparedObject("cat", NAMES, rng.uniform(0, SIZE, (9, 2)).astype(np.float32), f"{i}.jpg", (SIZE, SIZE))
-        for i in range(4)
+        Annotation(f"{i}.jpg", NAMES, rng.uniform(0, SIZE, (9, 2)).astype(np.float32), label="cat") for i in range(4)
     ]
     split = PreparedSplit(np.zeros((4, SIZE, SIZE, 3), np.uint8), objects)
     config = AugmentConfig(affine=0, photometric=0, mixup=0, cutmix=0.5, erase=0.5, cover_area=(0.1, 0.3))
@@ -163,8 +163,8 @@ def test_own_pairs_of_a_split_are_drawn() -> None:
 
 
 def test_what_gives_no_pair_is_counted() -> None:
-    lonely = PreparedObject("elk", NAMES[:3], np.zeros((3, 2), np.float32), "e.jpg", (SIZE, SIZE))
-    poor = PreparedObject("cat", NAMES[:1], np.zeros((1, 2), np.float32), "p.jpg", (SIZE, SIZE))
+    lonely = Annotation("e.jpg", NAMES[:3], np.zeros((3, 2), np.float32), label="elk")
+    poor = Annotation("p.jpg", NAMES[:1], np.zeros((1, 2), np.float32), label="cat")
     assert TrainBatches(make_split(rest=(lonely,)), 4, seed=0).skipped == {"class elk gives no pair": 1}
     batches = TrainBatches(make_split(np.array([[0, 1], [0, 36]]), (poor,)), 4, seed=0)
     assert batches.skipped == {"pair shares fewer than 2 keypoints": 1}
@@ -178,7 +178,7 @@ def test_what_gives_no_pair_is_counted() -> None:
 def test_a_mirror_name_that_no_object_has_is_known() -> None:
     names = ("L_Eye", "L_Ear", "Nose", "Tail")
     keypoints = np.array([[8, 8], [40, 8], [8, 40], [40, 40]], np.float32)
-    objects = [PreparedObject("cat", names, keypoints, f"{i}.jpg", (SIZE, SIZE)) for i in range(2)]
+    objects = [Annotation(f"{i}.jpg", names, keypoints, label="cat") for i in range(2)]
     split = PreparedSplit(np.zeros((2, SIZE, SIZE, 3), np.uint8), objects)
     batch = TrainBatches(split, 64, seed=0, augment=AugmentConfig(affine=0, flip=0.5))[0]
     flip = batch["plan_flip"].view(2, 64)

@@ -1,13 +1,18 @@
-"""Photographs on disk: which files of a folder are images, and how large they are upright."""
+"""Photographs on disk: which files of a folder are images, how large they are, and which one an annotation is about."""
 
 import functools
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from normmatch.annotations.annotation import Annotation
+from normmatch.errors import DataError
 from normmatch.io import FORMATS
 
 EXIF_ORIENTATION = 0x0112
+SHOWN = 5  # how many names a message lists
 
 
 @functools.cache
@@ -37,3 +42,70 @@ def upright_size(path: Path) -> tuple[int, int] | None:
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError, SyntaxError):
         return None
     return (height, width) if turned else (width, height)
+
+
+def find_image(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file that an annotation calls `name`, seen from the first of the folders that has it."""
+    return next((folder / name for folder in folders if os.path.isfile(folder / name)), None)
+
+
+class ImageIndex:
+    """Finds the annotations of an image among those of a file, whose images are named as seen from its folder.
+
+    Images may be named as seen from other `folders`, too. Where there is no such file, the name must be the end of the
+    path that is asked for: `day1/001.jpg` is found for `/photos/day1/001.jpg`, and never for `day2/001.jpg`.
+    """
+
+    def __init__(self, annotations: Sequence[Annotation], source: Path | str, *folders: Path) -> None:
+        self.source = Path(source)
+        self.by_file: dict[str, list[Annotation]] = {}  # by the images that may be meant
+        self.absent: dict[str, list[Annotation]] = {}  # those whose images are in none of the folders, by their names
+        self.asked: dict[str, str] = {}  # the file that each of these was found for
+        self.known = list(dict.fromkeys(item.image for item in annotations))
+        for item in annotations:
+            places = {_real(folder / item.image) for folder in (self.source.parent, *folders)}
+            for place in places:
+                self.by_file.setdefault(place, []).append(item)
+            if not any(map(os.path.isfile, places)):
+                self.absent.setdefault(str(item.path), []).append(item)
+
+    def all(self, image: Path | str) -> list[Annotation]:
+        """The objects of an image; one without keypoints counts only where it is the only one."""
+        found = self.by_file.get(_real(image)) or self._by_name(image)
+        places = sorted({item.image for item in found})
+        if len(places) > 1:
+            raise DataError(f"{self.source} has keypoints of {places[0]} and {places[1]}; which of them is {image}?")
+        return [item for item in found if item.names] or found[:1]
+
+    def find(self, image: Path | str) -> Annotation:
+        """The one object of an image."""
+        found = self.all(image)
+        if len(found) > 1:
+            raise DataError(f"{self.source} has {len(found)} objects in {image}; expected keypoints of one.")
+        if not found:
+            alike = [name for name in self.known if Path(name).name == Path(image).name]
+            names = list(dict.fromkeys([*alike, *self.known]))
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            raise DataError(
+                f"{self.source} has no keypoints of {image}; it has those of {', '.join(names[:SHOWN])}{more}."
+            )
+        return found[0]
+
+    def _by_name(self, image: Path | str) -> list[Annotation]:
+        """The objects whose image's name is the end of this path, unless they were another file's before."""
+        parts, file = Path(os.path.abspath(image)).parts, _real(image)
+        found = []
+        for name in (str(Path(*parts[start:])) for start in range(1, len(parts))):
+            for item in self.absent.get(name, []):
+                other = self.asked.setdefault(name, file)
+                if other != file:
+                    raise DataError(f"{self.source} has keypoints of {name}; is that {other} or {file}?")
+                found.append(item)
+        return found
+
+
+def _real(path: Path | str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a null byte in the name
+        return str(path)

@@ -1,19 +1,28 @@
-"""Reading a user's annotation files, CSV and JSON: each mistake is one sentence with its place. No torch here."""
+"""What the formats share: reading a file, checking names and numbers, making an annotation.
+
+Each mistake is one sentence with its place.
+"""
 
 import csv
 import io
 import json
 import math
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+import numpy as np
+
+from normmatch.annotations.annotation import Annotation
 from normmatch.errors import DataError
+from normmatch.geometry import Box
 
 MAX_COORDINATE = 1e6  # pixels; no image is larger
 BOX_COLUMNS = ("xmin", "ymin", "width", "height")
+
+YES_OR_NO = {True: True, False: False, "1": True, "0": False, "true": True, "false": False, "": True, None: True}
 
 Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
 
@@ -59,7 +68,7 @@ def csv_rows(
         admitted = {*needed, *optional, *(BOX_COLUMNS if box else ())}
         if not set(needed) <= set(header) <= admitted or len(set(header)) < len(header) or len(boxed) not in (0, 4):
             more = [f"{','.join(BOX_COLUMNS)} (all four)"] if box else []
-            more += [" and ".join(optional)] if optional else []
+            more += [*optional]
             raise DataError(
                 f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(needed)}"
                 + (f", and if you like {', '.join(more)}." if more else ".")
@@ -102,3 +111,82 @@ def number(where: str, what: str, value: Any) -> float:
             f"{MAX_COORDINATE:,.0f}."
         )
     return found
+
+
+def make_annotation(
+    source: str,
+    image: str,
+    rows: Sequence[tuple[str, Row]],
+    *,
+    box: Any = None,
+    label: Any = "",
+    split: Any = "",
+) -> Annotation:
+    """Check an object and make it; its rows, each with its place, have name, x, y and perhaps visible and score."""
+    points: dict[str, tuple[float, float]] = {}
+    for place, row in rows:
+        if not isinstance(row["name"], str):
+            raise DataError(f"{place}: the name is {short(row['name'])}; expected text.")
+        name = printable(place, row, "name")
+        if name in points:
+            raise DataError(f"{place}: a second {short(name)} in {image}; expected every name once in an object.")
+        points[name] = number(place, name, row["x"]), number(place, name, row["y"])
+    for what, text in (("class", label), ("split", split)):
+        if not isinstance(text, str) or not text.isprintable():
+            raise DataError(f"{source}: the {what} is {short(text)}; expected printable text.")
+    return Annotation(
+        image,
+        tuple(points),
+        np.array(list(points.values()), dtype=np.float64).reshape(-1, 2),
+        _box(source, box),
+        label,
+        split,
+        _visible(rows),
+        _scores(rows),
+        source,
+    )
+
+
+def known_scores(item: Annotation) -> list[tuple[int, float]]:
+    """The scores that are known, each with its keypoint's number."""
+    scores = [] if item.scores is None else item.scores.tolist()
+    return [(index, score) for index, score in enumerate(scores) if math.isfinite(score)]
+
+
+def _box(where: str, box: Any) -> Box | None:
+    if box is None:
+        return None
+    if not isinstance(box, list) or len(box) != 4:
+        raise DataError(f"{where}: the box is {short(box)}; expected xmin, ymin, width and height.")
+    x, y, width, height = (number(where, column, value) for column, value in zip(BOX_COLUMNS, box, strict=True))
+    if width <= 0 or height <= 0:
+        raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
+    return x, y, width, height
+
+
+def _visible(rows: Sequence[tuple[str, Row]]) -> np.ndarray | None:
+    """Which keypoints can be seen (N,); None where all can, or the file does not say."""
+    visible = []
+    for place, row in rows:
+        value = row.get("visible")
+        if not isinstance(value, bool | str | None) or value not in YES_OR_NO:
+            raise DataError(
+                f"{place}: the value of `visible` is {short(value)}; expected true or false (1 or 0 in a CSV)."
+            )
+        visible.append(YES_OR_NO[value])
+    return None if all(visible) else np.array(visible)
+
+
+def _scores(rows: Sequence[tuple[str, Row]]) -> np.ndarray | None:
+    """The keypoints' scores (N,), nan where one has none; None where none has one."""
+    scores = []
+    for place, row in rows:
+        value = row.get("score")
+        try:
+            found = math.nan if value in (None, "") else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = math.inf
+        if isinstance(value, bool) or math.isinf(found):
+            raise DataError(f"{place}: the score is {short(value)}; expected a number.")
+        scores.append(found)
+    return np.array(scores) if any(map(math.isfinite, scores)) else None

@@ -91,7 +91,8 @@ def _match_two(
     out: Path | None,
     json: Path | None,
 ) -> None:
-    from normmatch.annotations import PointIndex, read_points
+    from normmatch import annotations
+    from normmatch.annotations.images import ImageIndex
     from normmatch.io import check_file, write_json, writing
     from normmatch.matching.decoding import low_scores
     from normmatch.matching.record import draw_matches, make_record, print_matches
@@ -102,7 +103,7 @@ def _match_two(
     sets = []
     for image, file, box in zip(images, files, boxes, strict=True):
         check_file(image)
-        found = PointIndex(read_points(file), file).find(image)
+        found = ImageIndex(annotations.read(file), file).find(image)
         sets.append(replace(found, image=str(image), box=box or found.box))
     first, second = sets
     matcher = options.open()

@@ -122,7 +122,7 @@ def load_splits(
     size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size, reading)
     prepare(dataset, folder, size, strict=name == "folder")
-    splits = load_prepared(folder, dataset, size)
+    splits = load_prepared(folder)  # just made of this dataset, or compared with it
     _check_needed(name, root, splits, needed)
     return splits
 

@@ -48,7 +48,7 @@ def summarize(dataset: Dataset, fewest_shared: int = 2) -> Summary:
             images = len({item.image for item in items})
             points = sum(len(item.names) for item in items)
             counts.append(ClassCount(split_name, label, len(items), images, points, len(names), pairs[label]))
-    files = sorted({item.image for split in dataset.splits.values() for item in split.objects})
+    files = sorted({item.path for split in dataset.splits.values() for item in split.objects})
     missing = tuple(file for file in files if not file.is_file())
     return Summary(dataset.name, dataset.protocol, tuple(counts), missing, dataset.skipped)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.crops import read_crop
-from normmatch.datasets.types import AnnotatedObject, Dataset
+from normmatch.datasets.types import Dataset
 from normmatch.errors import DataError, NormMatchError
 from normmatch.geometry import crop_keypoints, resize_crop
 from normmatch.io import whole_file
@@ -44,10 +45,10 @@ def contact_sheet(dataset: Dataset, path: Path, seed: int = 0, columns: int = 5,
         raise DataError(f"The contact sheet {path} cannot be written: {error.strerror or error}.") from error
 
 
-def _choose(dataset: Dataset, count: int, seed: int) -> list[tuple[str, AnnotatedObject]]:
+def _choose(dataset: Dataset, count: int, seed: int) -> list[tuple[str, Annotation]]:
     """Up to `count` random objects with the name of their split, one of each class, then another of each ..."""
     rng = np.random.default_rng(seed)
-    classes: dict[str, list[tuple[str, AnnotatedObject]]] = {}
+    classes: dict[str, list[tuple[str, Annotation]]] = {}
     for split_name, split in dataset.splits.items():
         for item in split.objects:
             classes.setdefault(item.label, []).append((split_name, item))
@@ -75,13 +76,13 @@ def _hues(dataset: Dataset) -> dict[str, dict[str, Color]]:
     return colours
 
 
-def _draw_tile(split: str, item: AnnotatedObject, colours: dict[str, Color]) -> Image.Image:
+def _draw_tile(split: str, item: Annotation, colours: dict[str, Color]) -> Image.Image:
     """A titled picture of the object with its keypoints, or the sentence why it has none."""
     tile = Image.new("RGB", (TILE * SHARP, (TITLE + TILE) * SHARP), PAPER)
     draw = ImageDraw.Draw(tile)
     draw.text((0, 0), item.label, INK, font=_font(17))
     draw.text((TILE * SHARP, 0), split, "#8a8f98", font=_font(12), anchor="ra")
-    draw.text((0, 21 * SHARP), _shorten(f"{item.image.parent.name}/{item.image.name}", 52), "#8a8f98", font=_font(11))
+    draw.text((0, 21 * SHARP), _shorten(f"{item.path.parent.name}/{item.path.name}", 52), "#8a8f98", font=_font(11))
     picture = Image.new("RGB", (TILE * SHARP, TILE * SHARP), FRAME)
     try:
         _draw_object(picture, item, colours)
@@ -91,7 +92,7 @@ def _draw_tile(split: str, item: AnnotatedObject, colours: dict[str, Color]) -> 
     return tile.resize((TILE, TITLE + TILE), Image.Resampling.LANCZOS)
 
 
-def _draw_object(picture: Image.Image, item: AnnotatedObject, colours: dict[str, Color]) -> None:
+def _draw_object(picture: Image.Image, item: Annotation, colours: dict[str, Color]) -> None:
     """Fit the crop into the picture, and its keypoints over it."""
     image, crop = read_crop(item)
     scale = (picture.width - 2 * MARGIN) / max(crop[2], crop[3])

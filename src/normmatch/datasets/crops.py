@@ -1,21 +1,17 @@
 """From an annotated object to its crop: read, warp, cut out and resize, for the cache and for looking at."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from PIL import Image
 
+from normmatch.annotations import Annotation
 from normmatch.errors import DataError
 from normmatch.geometry import Box, clip_box
 from normmatch.io import read_image
 
-if TYPE_CHECKING:  # its file needs torch, which cropping does not
-    from normmatch.datasets.types import AnnotatedObject
 
-
-def read_crop(item: "AnnotatedObject") -> tuple[Image.Image, Box]:
+def read_crop(item: Annotation) -> tuple[Image.Image, Box]:
     """The object's upright, warped image, and its box clipped to that image (xmin, ymin, width, height)."""
-    image = Image.fromarray(read_image(item.image))
+    image = Image.fromarray(read_image(item.path))
     if item.homography is not None:
         image = _warp(image, item)
     crop = clip_box(item.box or (0.0, 0.0, *image.size), image.size)
@@ -27,7 +23,7 @@ def read_crop(item: "AnnotatedObject") -> tuple[Image.Image, Box]:
     return image, crop
 
 
-def _warp(image: Image.Image, item: "AnnotatedObject") -> Image.Image:
+def _warp(image: Image.Image, item: Annotation) -> Image.Image:
     """Warp by the homography into an image of the same size, bilinearly, black outside."""
     try:
         inverse = np.linalg.inv(np.asarray(item.homography, dtype=np.float64))  # (3, 3)

@@ -4,18 +4,20 @@ Every figure is a function of (seed, label, size) alone. Pose, place, scale, rot
 occluder are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
 """
 
-import csv
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from normmatch import annotations
+from normmatch.annotations import Annotation
 from normmatch.datasets.figures import FIGURES, INK, Color, Part, Point, Sketch, sketch
-from normmatch.datasets.types import PreparedObject, PreparedSplit
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError, InputError
 
 MARKER = "drawn-by-normmatch.txt"  # tells a folder of figures from one of the user's
@@ -78,7 +80,7 @@ def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
     """Write figures for training and a quarter as many for validation into a new or empty folder, all or nothing.
 
     Validation has at least two of a class, so that they make a pair.
-    Images are named in `annotations.csv` (image,class,name,x,y,split), which `folder.load` reads.
+    Images are named in `annotations.csv`, which `folder.load` reads.
     """
     root = Path(root).resolve()
     try:
@@ -116,22 +118,18 @@ def is_drawn(root: Path) -> bool:
 def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> None:
     """Write the images of both splits and their CSV, one figure at a time, and the marker."""
     counts: dict[SplitName, int] = {"train": count_per_class, "val": max(2, count_per_class // 4)}
-    with open(root / "annotations.csv", "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("image", "class", "name", "x", "y", "split"))
-        for split, count in counts.items():
-            (root / "images" / split).mkdir(parents=True)
-            for image, item in draw_split(count, size, seed, split):
-                Image.fromarray(image).save(root / item.source)
-                for name, (x, y) in zip(item.names, item.keypoints, strict=True):
-                    rows.writerow((item.source, item.label, name, f"{x:.3f}", f"{y:.3f}", split))
+    items = []
+    for split, count in counts.items():
+        (root / "images" / split).mkdir(parents=True)
+        for image, item in draw_split(count, size, seed, split):
+            Image.fromarray(image).save(root / item.image)
+            items.append(replace(item, keypoints=item.keypoints.astype(np.float64).round(3)))
+    annotations.write(root / "annotations.csv", items)
     sentence = f"Drawn by NormMatch: {count_per_class} training figures a class of {size} pixels, seed {seed}.\n"
     (root / MARKER).write_text(sentence, encoding="utf-8")
 
 
-def draw_split(
-    count_per_class: int, size: int, seed: int, split: SplitName
-) -> Iterator[tuple[np.ndarray, PreparedObject]]:
+def draw_split(count_per_class: int, size: int, seed: int, split: SplitName) -> Iterator[tuple[np.ndarray, Annotation]]:
     """Draw the figures of a split one after the other."""
     if count_per_class < 1 or seed < 0:
         raise InputError(f"count_per_class is {count_per_class} and seed is {seed}; expected at least 1 and 0.")
@@ -141,8 +139,7 @@ def draw_split(
         for index in range(count_per_class):
             # Even seeds for training, odd ones for validation: disjoint, however many are drawn.
             image, names, keypoints = draw_figure(2 * ((seed << 32) + index) + (split == "val"), label, size)
-            source = f"images/{split}/{label}_{index:05d}.png"
-            yield image, PreparedObject(label, names, keypoints, source, (size, size))
+            yield image, Annotation(f"images/{split}/{label}_{index:05d}.png", names, keypoints, None, label, split)
 
 
 def placement(figure: Sketch, label: str, canvas: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,13 +1,13 @@
 """Articulated figures as lists of parts: a person, a horse, a bird and a beetle in random poses.
 
 A sketch lives in a plane of its own (x right, y down, a figure is one to two units long) and knows nothing of pixels;
-`synthetic.py` places, draws, covers and collects them. Left and right are always the figure's own. Its paired parts
+`drawn.py` places, draws, covers and collects them. Left and right are always the figure's own. Its paired parts
 look alike, so that only context tells them apart:
 
     person   seen from the front (a face) or from the back (hair, a backpack), which swaps the sides in the picture
     horse    faces right (its right side is near) or left; the far legs are darker, whichever side they belong to
     bird     the same, with wings
-    beetle   seen from above; its head may point any way that `synthetic.HEADINGS` allows
+    beetle   seen from above; its head may point any way that `drawn.HEADINGS` allows
 """
 
 import colorsys

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.annotations.images import image_files, upright_size
 from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skipped, find_folder, main_reasons
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+from normmatch.datasets.types import Dataset, Split
 from normmatch.datasets.warped import grid_points, project, projected_object
 from normmatch.errors import ConfigError, DataError
 
@@ -33,7 +34,7 @@ def load(root: Path, grid: int = 8) -> Dataset:
         raise ConfigError(f"grid is {grid}; expected at least 2 keypoints a side.")
     top = find_folder(Path(root), ("hpatches-sequences-release", ".", "hpatches"), "[vi]_*")
     skipped = Skipped()
-    objects: list[AnnotatedObject] = []
+    objects: list[Annotation] = []
     pairs = []
     for folder in sorted(top.glob("[vi]_*")):
         sequence = _read_sequence(folder, grid, skipped) if folder.is_dir() else []
@@ -58,7 +59,7 @@ def read_homography(path: Path) -> np.ndarray | None:
     return TO_OURS @ (homography / homography[2, 2]) @ np.linalg.inv(TO_OURS)
 
 
-def _read_sequence(folder: Path, grid: int, skipped: Skipped) -> list[AnnotatedObject]:
+def _read_sequence(folder: Path, grid: int, skipped: Skipped) -> list[Annotation]:
     """Image 1 with the grid, then the other images with the grid's projections; empty without a usable image 1."""
     images: dict[str, Path] = {}
     for path in image_files(folder):

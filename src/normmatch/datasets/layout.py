@@ -62,11 +62,6 @@ class Skipped(Counter[str]):
             warnings.warn(f"{dataset} is not whole, left out: {_listed(self, damage)}.", stacklevel=3)
 
 
-def report(skipped: Counter[str]) -> str | None:
-    """One sentence about everything that was left out, the most frequent first; None where nothing was."""
-    return f"left out: {_listed(skipped, skipped.most_common())}" if skipped else None
-
-
 def main_reasons(skipped: Counter[str]) -> str:
     """The few most frequent reasons, for the error that nothing is left."""
     return _listed(skipped, skipped.most_common(MOST_REASONS)) or "nothing was found"

@@ -12,21 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.datasets.types import AnnotatedObject, Dataset
+from normmatch.annotations import Annotation
+from normmatch.datasets.types import Dataset
 from normmatch.errors import DataError
 
 VERSION = 2  # of the cache's format
 ENDS = 65536  # bytes at the start and at the end of an image file that are looked at
 
 
-def all_objects(dataset: Dataset) -> list[AnnotatedObject]:
+def all_objects(dataset: Dataset) -> list[Annotation]:
     """All objects, split after split: their order is the order of the rows."""
     return [item for split in dataset.splits.values() for item in split.objects]
 
 
-def source_names(items: Sequence[AnnotatedObject]) -> list[str]:
+def source_names(items: Sequence[Annotation]) -> list[str]:
     """Image names relative to the folder that holds them all, so that a moved dataset keeps its cache."""
-    paths = [item.image.absolute() for item in items]
+    paths = [item.path.absolute() for item in items]
     root = os.path.commonpath([path.parent for path in paths]) if paths else ""
     return [path.relative_to(root).as_posix() for path in paths]
 
@@ -43,7 +44,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         annotations.update(np.asarray(item.keypoints, dtype="<f4").tobytes())
     for split in dataset.splits.values():
         annotations.update(b"any" if split.pairs is None else np.asarray(split.pairs, dtype="<i8").tobytes())
-    files = {source: item.image for item, source in zip(items, sources, strict=True)}
+    files = {source: item.path for item, source in zip(items, sources, strict=True)}
     prints = {source: _fingerprint(path) for source, path in files.items()}
     return {
         "version": VERSION,

@@ -4,14 +4,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from normmatch.datasets.types import KeypointPair, PreparedSplit, Sampling, Split, make_pair
 from normmatch.errors import DataError
-from normmatch.io import write_json
 
 PairStyle = Literal["replacement", "distinct"]
 
@@ -84,7 +82,7 @@ class PairList:
 
 def objects_hash(split: PreparedSplit) -> str:
     """A hash of which objects a split has, in order; the size of their images does not enter."""
-    rows = [[item.label, item.source, list(item.names)] for item in split.objects]
+    rows = [[item.label, item.image, list(item.names)] for item in split.objects]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -121,34 +119,3 @@ def sample_pair_list(
         turned = rng.random(len(chosen)) < 0.5  # which of the two is image 0
         drawn += [pairs[k][::-1] if turn else pairs[k] for k, turn in zip(chosen, turned, strict=True)]
     return PairList(dataset, objects_hash(split), seed, np.array(drawn, np.int64).reshape(-1, 2))
-
-
-def save_pair_list(pair_list: PairList, path: Path) -> None:
-    """Write a pair list as JSON, whole or not at all."""
-    content = {
-        "dataset": pair_list.dataset,
-        "objects": pair_list.objects,
-        "seed": pair_list.seed,
-        "pairs": pair_list.pairs.tolist(),
-    }
-    try:
-        write_json(path, content)
-    except OSError as error:
-        raise DataError(f"{path}: the pair list cannot be written ({error.strerror}).") from error
-
-
-def load_pair_list(path: Path, split: PreparedSplit) -> PairList:
-    """Read a pair list and make sure that it was made for this split."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        pairs = np.array(content["pairs"], np.int64).reshape(-1, 2)
-        pair_list = PairList(str(content["dataset"]), str(content["objects"]), int(content["seed"]), pairs)
-    except OSError as error:
-        raise DataError(f"{path}: the pair list cannot be read ({error.strerror}).") from error
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise DataError(f"{path}: not a pair list; expected JSON with dataset, objects, seed and pairs.") from error
-    if pair_list.objects != objects_hash(split):
-        raise DataError(f"{path}: made for other objects than this split's, namely those of '{pair_list.dataset}'.")
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < len(split.objects)):
-        raise DataError(f"{path}: a pair points outside the split, which has {len(split.objects)} objects.")
-    return pair_list

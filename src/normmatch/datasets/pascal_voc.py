@@ -18,10 +18,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.layout import MATLAB_TO_OURS, Skip, Skipped, find_folder, main_reasons
 from normmatch.datasets.protocols import get_protocol
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
-from normmatch.datasets.validation_split import hold_out
+from normmatch.datasets.types import Dataset, Split
+from normmatch.datasets.validation_split import validation_split
 from normmatch.errors import DataError
 from normmatch.geometry import Box
 
@@ -113,7 +114,7 @@ def load(root: Path, protocol: str = "nmt", val_share: float = 0.1, seed: int = 
         raise DataError(
             f"{root} has {len(train)} usable training and {len(test)} test objects ({main_reasons(skipped)})."
         )
-    train, val = hold_out(train, val_share, seed, rules.fewest_shared)
+    train, val = validation_split(train, val_share, seed, rules.fewest_shared)
     skipped.warn("pascal-voc")
     splits = {"train": train, "val": val, "test": test}
     return Dataset("pascal-voc", protocol, {name: Split(items) for name, items in splits.items() if items}, skipped)
@@ -121,7 +122,7 @@ def load(root: Path, protocol: str = "nmt", val_share: float = 0.1, seed: int = 
 
 def _read_objects(
     lists: Sequence[Sequence[str]], voc: Path, berkeley: Path, keep_outside: bool, skipped: Skipped
-) -> tuple[AnnotatedObject, ...]:
+) -> tuple[Annotation, ...]:
     """All objects that the split names and the filters admit; the others are counted in `skipped`."""
     images = set(os.listdir(voc / "JPEGImages"))
     flagged: dict[str, list[bool]] = {}  # by image: is each object difficult, occluded or truncated
@@ -144,7 +145,7 @@ def _read_objects(
             if path.name not in images:
                 raise Skip("objects without their image", path)
             names, keypoints, box = _read_keypoints(berkeley / entry, keep_outside, skipped)
-            objects.append(AnnotatedObject(path, label, names, keypoints, box))
+            objects.append(Annotation(str(path), names, keypoints, box, label))
         except Skip as skip:
             skipped.add_skip(skip)
     return tuple(objects)
@@ -203,7 +204,7 @@ def _read_keypoints(path: Path, keep_outside: bool, skipped: Skipped) -> tuple[t
     if not points:
         raise Skip("objects with no keypoint left", path, expected=True)
     box = (xmin + MATLAB_TO_OURS, ymin + MATLAB_TO_OURS, width, height)
-    return tuple(points), np.array(list(points.values()), dtype=np.float32), box
+    return tuple(points), np.array(list(points.values())), box
 
 
 def _number(text: str | None) -> float:

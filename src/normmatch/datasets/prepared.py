@@ -5,7 +5,8 @@
     <folder>/manifest.json   what it was made of; a cache of anything else is noticed and not used
 
 It grows in `<folder>.partial`, where `done.jsonl` lists the finished rows, so that an interrupted `prepare` goes on
-where it stopped. It gets its final name when it is complete.
+where it stopped. It gets its final name when it is complete. Of several processes that want the same cache, as under
+torchrun, one makes it and the others wait for it.
 """
 
 import errno
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.crops import read_crop
 from normmatch.datasets.image_file import ImageFile
 from normmatch.datasets.manifest import (
@@ -34,11 +36,11 @@ from normmatch.datasets.manifest import (
     read_manifest,
     source_names,
 )
-from normmatch.datasets.types import AnnotatedObject, Dataset, PreparedObject, PreparedSplit
-from normmatch.datasets.workers import cores, run_tasks
+from normmatch.datasets.types import Dataset, PreparedSplit
+from normmatch.datasets.workers import cores, one_at_a_time, run_tasks
 from normmatch.errors import DataError, NormMatchError
 from normmatch.geometry import Box, crop_keypoints, resize_crop
-from normmatch.io import locked, write_json
+from normmatch.io import write_json
 from normmatch.progress import show_progress
 
 FILES = ("images.npy", "objects.json", "manifest.json", "done.jsonl")
@@ -74,7 +76,9 @@ def prepare(
     try:
         if earlier := _earlier_report(folder, manifest, strict):
             return earlier
-        with locked(folder.with_name(f".{folder.name}.lock")):
+        with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"preparing {folder}"):
+            if earlier := _earlier_report(folder, manifest, strict):  # made by the process that was waited for
+                return earlier
             report = _build(dataset, folder, manifest, workers or cores(), progress, strict)
     except OSError as error:
         raise _disk_error(folder, error) from error
@@ -131,7 +135,7 @@ def _build(
     start = time.monotonic()
     items = all_objects(dataset)
     partial = _open_partial(folder, manifest)
-    crops = _read_journal(partial)
+    crops = _read_done(partial)
     reused = len(crops)
     skipped = _fill(partial, items, crops, manifest["size"], workers, progress, strict)
     if not crops:
@@ -167,7 +171,7 @@ def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
     return partial
 
 
-def _read_journal(partial: Path) -> dict[int, Box]:
+def _read_done(partial: Path) -> dict[int, Box]:
     """The crops of the rows that are done; a line that was cut off or damaged is done again."""
     crops: dict[int, Box] = {}
     path = partial / "done.jsonl"
@@ -182,7 +186,7 @@ def _read_journal(partial: Path) -> dict[int, Box]:
 
 def _fill(
     partial: Path,
-    items: Sequence[AnnotatedObject],
+    items: Sequence[Annotation],
     crops: dict[int, Box],
     size: int,
     workers: int,
@@ -197,7 +201,7 @@ def _fill(
     }
     failed: dict[int, str] = {}
     results = run_tasks(_prepare_one, tasks, workers)
-    with (partial / "done.jsonl").open("a") as journal:
+    with (partial / "done.jsonl").open("a") as done:
         for row, result in show_progress(results, len(items), len(crops), progress):
             if result is None:
                 result = f"The process that read {items[row].image} was killed; the image may be too large or damaged."
@@ -207,12 +211,12 @@ def _fill(
                 failed[row] = result
             else:
                 crops[row] = result
-                journal.write(json.dumps([row, *result]) + "\n")
-                journal.flush()
+                done.write(json.dumps([row, *result]) + "\n")
+                done.flush()
     return [failed[row] for row in sorted(failed)]
 
 
-def _prepare_one(item: AnnotatedObject, images: Path, position: int, size: int) -> Box | str:
+def _prepare_one(item: Annotation, images: Path, position: int, size: int) -> Box | str:
     """Write the crop to its place in the file; returns the crop, or the sentence that says why it cannot be used."""
     try:
         image, crop = read_crop(item)
@@ -260,11 +264,12 @@ def _finish(partial: Path, folder: Path, dataset: Dataset, manifest: dict[str, A
     return dropped
 
 
-def _entry(item: AnnotatedObject, source: str, row: int, crop: Box, size: int) -> dict[str, Any]:
+def _entry(item: Annotation, source: str, row: int, crop: Box, size: int) -> dict[str, Any]:
+    keypoints = np.asarray(item.keypoints, dtype=np.float32)  # as `describe` takes their hash
     return {
         "label": item.label,
         "names": item.names,
-        "keypoints": crop_keypoints(item.keypoints, crop, (size, size)).tolist(),
+        "keypoints": crop_keypoints(keypoints, crop, (size, size)).tolist(),
         "source": source,
         "source_size": [round(crop[2]), round(crop[3])],
         "row": row,
@@ -273,25 +278,23 @@ def _entry(item: AnnotatedObject, source: str, row: int, crop: Box, size: int) -
 
 def _read_split(folder: Path, split: Mapping[str, Any], rows: int) -> PreparedSplit:
     objects = [
-        PreparedObject(
-            label=entry["label"],
+        Annotation(
+            image=entry["source"],
             names=tuple(entry["names"]),
             keypoints=np.array(entry["keypoints"], dtype=np.float32).reshape(-1, 2),  # (K, 2)
-            source=entry["source"],
-            source_size=tuple(entry["source_size"]),
+            label=entry["label"],
         )
         for entry in split["objects"]
     ]
+    sizes = np.array([entry["source_size"] for entry in split["objects"]], dtype=np.int64).reshape(-1, 2)  # (n, 2)
     images = ImageFile(folder / "images.npy", np.array([entry["row"] for entry in split["objects"]], dtype=np.int64))
     if len(images) and not 0 <= images.rows.min() <= images.rows.max() < rows:
         raise ValueError("objects.json does not fit images.npy")
     pairs = None if split["pairs"] is None else np.array(split["pairs"], dtype=np.int64).reshape(-1, 2)  # (P, 2)
-    return PreparedSplit(images, objects, pairs)
+    return PreparedSplit(images, objects, pairs, sizes)
 
 
 def _disk_error(folder: Path, error: OSError) -> DataError:
-    if isinstance(error, BlockingIOError):
-        return DataError(f"Another process is preparing {folder}; wait until it is done.")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError(f"The disk of {folder} is full; make room and prepare again: it goes on where it stopped.")
     return DataError(f"The cache {folder} cannot be written: {error.strerror or error}.")

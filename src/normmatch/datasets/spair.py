@@ -19,9 +19,10 @@ from typing import Literal
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skip, Skipped, find_folder, main_reasons
 from normmatch.datasets.protocols import get_protocol
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+from normmatch.datasets.types import Dataset, Split
 from normmatch.errors import ConfigError, DataError
 from normmatch.geometry import Box
 
@@ -83,10 +84,10 @@ def _pair_names(top: Path, size: str, folder: str) -> list[str]:
     return sorted(path.stem for path in (top / "PairAnnotation" / folder).glob("*.json"))
 
 
-def _read_split(names: Iterable[str], images: Mapping[Image, AnnotatedObject | Skip], skipped: Skipped) -> Split:
+def _read_split(names: Iterable[str], images: Mapping[Image, Annotation | Skip], skipped: Skipped) -> Split:
     """The pairs of one list, and the objects that they need."""
     index: dict[Image, int] = {}  # place in the split's objects
-    objects: list[AnnotatedObject] = []
+    objects: list[Annotation] = []
     pairs = []
     for name, times in Counter(names).items():
         if times > 1:
@@ -105,7 +106,7 @@ def _read_split(names: Iterable[str], images: Mapping[Image, AnnotatedObject | S
     return Split(tuple(objects), np.array(pairs, dtype=np.int64))
 
 
-def _usable(images: Mapping[Image, AnnotatedObject | Skip], key: Image) -> AnnotatedObject:
+def _usable(images: Mapping[Image, Annotation | Skip], key: Image) -> Annotation:
     label, image = key
     obj = images.get(key)
     if obj is None:
@@ -126,9 +127,9 @@ def _parse_pair(name: str) -> tuple[Image, Image]:
     return (label, image0), (label, image1)
 
 
-def _read_images(annotations: Path, crop: bool) -> dict[Image, AnnotatedObject | Skip]:
+def _read_images(annotations: Path, crop: bool) -> dict[Image, Annotation | Skip]:
     """Every image with its keypoints, or why it cannot be used."""
-    images: dict[Image, AnnotatedObject | Skip] = {}
+    images: dict[Image, Annotation | Skip] = {}
     for path in sorted(annotations.glob("*/*.json")):
         try:
             images[path.parent.name, path.stem] = _read_image(path, crop)
@@ -137,7 +138,7 @@ def _read_images(annotations: Path, crop: bool) -> dict[Image, AnnotatedObject |
     return images
 
 
-def _read_image(path: Path, crop: bool) -> AnnotatedObject:
+def _read_image(path: Path, crop: bool) -> Annotation:
     label = path.parent.name
     image = path.parents[2] / "JPEGImages" / label / f"{path.stem}.jpg"
     if not image.is_file():
@@ -148,15 +149,14 @@ def _read_image(path: Path, crop: bool) -> AnnotatedObject:
         xmin, ymin, xmax, ymax = (float(value) for value in annotation["bndbox"])
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise Skip("pairs with an image whose ImageAnnotation is broken", path) from None
-    keypoints = np.array(list(points.values()), dtype=np.float32).reshape(-1, 2)  # (K, 2)
+    keypoints = np.array(list(points.values()), dtype=np.float64).reshape(-1, 2)  # (K, 2)
     if not len(keypoints) or not np.isfinite(keypoints).all():
         raise Skip("pairs with an image without keypoints", path)
     # VOC's boxes number the first and the last pixel from 1: from the left edge of the one to the right of the other.
     box: Box = (xmin - 1, ymin - 1, xmax - xmin + 1, ymax - ymin + 1)
     if crop and not (xmax > xmin and ymax > ymin and math.isfinite(sum(box))):
         raise Skip("pairs with an image whose box is empty", path)
-    moved = keypoints + np.float32(ZERO_BASED_TO_OURS)
-    return AnnotatedObject(image, label, tuple(points), moved, box if crop else None)
+    return Annotation(str(image), tuple(points), keypoints + ZERO_BASED_TO_OURS, box if crop else None, label)
 
 
 def _filter_pairs(

@@ -1,4 +1,4 @@
-"""What a dataset is: annotated objects, and which of them form pairs.
+"""What a dataset is: annotations, and which of them form pairs.
 
 Every benchmark is read into these few types, so that training and evaluation never know which one they have:
 
@@ -10,35 +10,22 @@ Coordinates are x right, y down, in pixels with centres at +0.5, so resizing by 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.datasets.image_file import ImageFile
-from normmatch.geometry import Box
 
 Images = np.ndarray | ImageFile
 Sampling = Literal["intersection", "inclusion", "all"]
 
 
 @dataclass(frozen=True, eq=False)
-class AnnotatedObject:
-    """One object in one image file, with its named keypoints."""
-
-    image: Path
-    label: str  # the class
-    names: tuple[str, ...]  # K distinct names
-    keypoints: np.ndarray  # (K, 2) float32, xy in pixels of the upright image; may lie outside the box
-    box: Box | None = None  # the crop; None is the whole image
-    homography: np.ndarray | None = None  # (3, 3): warps the image first; keypoints and box are in the warped one
-
-
-@dataclass(frozen=True, eq=False)
 class Split:
     """The objects of one split; `pairs` (P, 2) are indices into them, or None where any two of a class may meet."""
 
-    objects: tuple[AnnotatedObject, ...]
+    objects: tuple[Annotation, ...]
     pairs: np.ndarray | None = None
 
 
@@ -53,23 +40,22 @@ class Dataset:
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedObject:
-    """An object after `prepare`: its keypoints are in pixels of the resized crop."""
-
-    label: str
-    names: tuple[str, ...]
-    keypoints: np.ndarray  # (K, 2) float32
-    source: str  # file name, for messages and failure analysis
-    source_size: tuple[int, int]  # width, height of the crop before resizing
-
-
-@dataclass(frozen=True, eq=False)
 class PreparedSplit:
-    """What training and evaluation read: crops as one array, and their keypoints."""
+    """What training and evaluation read: crops as one array, and their keypoints in pixels of the crops, float32."""
 
     images: Images  # (n, S, S, 3) uint8, a memory-mapped file when they come from a cache
-    objects: Sequence[PreparedObject]
+    objects: Sequence[Annotation]
     pairs: np.ndarray | None = None  # (P, 2), as in Split
+    sizes: np.ndarray | None = (
+        None  # (n, 2) widths and heights of the crops before they were resized; None: as they are
+    )
+
+    def crop_sizes(self) -> np.ndarray:
+        """Widths and heights (n, 2) of the crops before they were resized."""
+        if self.sizes is not None:
+            return self.sizes
+        height, width = self.images.shape[1:3]
+        return np.tile((width, height), (len(self.objects), 1))  # (n, 2)
 
 
 def join(first: PreparedSplit, second: PreparedSplit) -> PreparedSplit:
@@ -81,7 +67,8 @@ def join(first: PreparedSplit, second: PreparedSplit) -> PreparedSplit:
     pairs = None
     if first.pairs is not None and second.pairs is not None:
         pairs = np.concatenate([first.pairs, second.pairs + len(first.objects)])
-    return PreparedSplit(images, (*first.objects, *second.objects), pairs)
+    sizes = np.concatenate([first.crop_sizes(), second.crop_sizes()])  # (n, 2)
+    return PreparedSplit(images, (*first.objects, *second.objects), pairs, sizes)
 
 
 @dataclass(frozen=True, eq=False)

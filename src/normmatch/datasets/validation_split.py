@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from normmatch.datasets.types import AnnotatedObject
+from normmatch.annotations import Annotation
 from normmatch.errors import ConfigError
 
 FEWEST_OF_A_CLASS = 2  # a class with fewer objects on one side has no pair there
 
-Objects = tuple[AnnotatedObject, ...]
+Objects = tuple[Annotation, ...]
 
 
-def hold_out(
-    objects: Iterable[AnnotatedObject], share: float, seed: int, fewest_shared: int = 2
+def validation_split(
+    objects: Iterable[Annotation], share: float, seed: int, fewest_shared: int = 2
 ) -> tuple[Objects, Objects]:
     """Training and validation objects: about `share` of every class, no photograph on both sides.
 
@@ -24,9 +24,9 @@ def hold_out(
     """
     if not 0 <= share < 1:
         raise ConfigError(f"val_share is {share}; expected at least 0 and less than 1.")
-    by_image: dict[Path, list[AnnotatedObject]] = defaultdict(list)
+    by_image: dict[Path, list[Annotation]] = defaultdict(list)
     for obj in objects:
-        by_image[obj.image].append(obj)
+        by_image[obj.path].append(obj)
     images = sorted(by_image)
     order = [images[i] for i in np.random.default_rng(seed).permutation(len(images))] if share else []
     barred: set[str] = set()  # classes that cannot have a pair in validation
@@ -54,7 +54,7 @@ def can_pair(names: Iterable[Collection[str]], fewest_shared: int = 2) -> bool:
 
 
 def _choose(
-    by_image: Mapping[Path, Sequence[AnnotatedObject]], order: Sequence[Path], share: float, fewest_shared: int
+    by_image: Mapping[Path, Sequence[Annotation]], order: Sequence[Path], share: float, fewest_shared: int
 ) -> set[Path]:
     """Images for validation: rare classes choose first, each until it has its share; training keeps a pair of each."""
     left: dict[str, dict[Path, list[set[str]]]] = defaultdict(lambda: defaultdict(list))  # names by class and image
@@ -84,7 +84,7 @@ def _pair_without(groups: Mapping[Path, Sequence[set[str]]], image: Path, fewest
     return can_pair((names for path, group in groups.items() if path != image for names in group), fewest_shared)
 
 
-def _lonely(objects: Iterable[AnnotatedObject], fewest_shared: int) -> set[str]:
+def _lonely(objects: Iterable[Annotation], fewest_shared: int) -> set[str]:
     """The classes that have objects but no pair."""
     names: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for obj in objects:

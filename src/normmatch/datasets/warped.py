@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from normmatch.annotations import Annotation
 from normmatch.annotations.images import image_files, upright_size
 from normmatch.datasets.layout import Skipped, main_reasons
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
+from normmatch.datasets.types import Dataset, Split
 from normmatch.errors import ConfigError, DataError
 
 LABEL = "homography"
@@ -36,11 +37,11 @@ def project(homography: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 def projected_object(
     image: Path, label: str, size: tuple[int, int], points: np.ndarray, homography: np.ndarray | None = None
-) -> AnnotatedObject:
+) -> Annotation:
     """The object whose keypoints are those of the numbered points that lie inside an image of `size`."""
     inside = np.flatnonzero(((points >= 0) & (points <= size)).all(axis=1))  # (K,); nan is not inside
     names = tuple(str(i) for i in inside)
-    return AnnotatedObject(image, label, names, points[inside].astype(np.float32), None, homography)
+    return Annotation(str(image), names, points[inside], label=label, homography=homography)
 
 
 def load(
@@ -131,7 +132,7 @@ def _homography_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 def _warped_copies(
     path: Path, size: tuple[int, int], magnitude: tuple[float, float], copies: int, grid: int, rng: np.random.Generator
-) -> list[AnnotatedObject]:
+) -> list[Annotation]:
     """The image as it is, then its warped copies."""
     points = grid_points(size, grid)  # (grid * grid, 2)
     family = [projected_object(path, LABEL, size, points)]
@@ -143,9 +144,9 @@ def _warped_copies(
     return family
 
 
-def _split(families: list[list[AnnotatedObject]]) -> Split:
+def _split(families: list[list[Annotation]]) -> Split:
     """All objects in a row; each image is paired with its own copies."""
-    objects: list[AnnotatedObject] = []
+    objects: list[Annotation] = []
     pairs = []
     for family in families:
         first = len(objects)

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import scipy.io
 
+from normmatch.annotations import Annotation
 from normmatch.annotations.images import image_files
 from normmatch.datasets.layout import MATLAB_TO_OURS, Skipped, find_folder, main_reasons
-from normmatch.datasets.types import AnnotatedObject, Dataset, Split
-from normmatch.datasets.validation_split import hold_out
+from normmatch.datasets.types import Dataset, Split
+from normmatch.datasets.validation_split import validation_split
 from normmatch.errors import DataError
 
 CLASSES = ("Car", "Duck", "Face", "Motorbike", "Winebottle")
@@ -30,8 +31,8 @@ def load(root: Path, val_share: float = 0.2, seed: int = 0) -> Dataset:
     """
     top = _find(Path(root))
     skipped = Skipped()
-    train: list[AnnotatedObject] = []
-    test: list[AnnotatedObject] = []
+    train: list[Annotation] = []
+    test: list[Annotation] = []
     for index, label in enumerate(CLASSES):
         objects = _read_class(top / label, skipped)
         order = np.random.default_rng([seed, index]).permutation(len(objects))
@@ -49,7 +50,7 @@ def load(root: Path, val_share: float = 0.2, seed: int = 0) -> Dataset:
     if not test:
         raise DataError(f"{top} has no image with a readable .mat beside it ({main_reasons(skipped)}).")
     skipped.warn("willow")
-    splits = dict(zip(("train", "val"), hold_out(train, val_share, seed), strict=True)) | {"test": tuple(test)}
+    splits = dict(zip(("train", "val"), validation_split(train, val_share, seed), strict=True)) | {"test": tuple(test)}
     return Dataset("willow", "nmt", {name: Split(items) for name, items in splits.items() if items}, skipped)
 
 
@@ -64,19 +65,19 @@ def _find(root: Path) -> Path:
     raise DataError(f"There is no folder of a WILLOW class ({', '.join(CLASSES)}) in {root}.")
 
 
-def _read_class(folder: Path, skipped: Skipped) -> list[AnnotatedObject]:
+def _read_class(folder: Path, skipped: Skipped) -> list[Annotation]:
     """The images of one class with their keypoints; what cannot be used is counted."""
-    objects: list[AnnotatedObject] = []
+    objects: list[Annotation] = []
     for path in image_files(folder) if folder.is_dir() else []:
         annotation = path.with_suffix(".mat")
         if not annotation.is_file():
             skipped.add("images without their .mat", path)
-        elif any(obj.image.stem == path.stem for obj in objects):
+        elif any(obj.path.stem == path.stem for obj in objects):
             skipped.add("images of a name that is there already", path)
         elif (keypoints := _read_keypoints(annotation)) is None:
             skipped.add("images with a broken .mat", path)
         else:
-            objects.append(AnnotatedObject(path, folder.name, tuple(map(str, range(KEYPOINTS))), keypoints))
+            objects.append(Annotation(str(path), tuple(map(str, range(KEYPOINTS))), keypoints, None, folder.name))
     return objects
 
 
@@ -88,4 +89,4 @@ def _read_keypoints(path: Path) -> np.ndarray | None:
         return None
     if points.shape != (2, KEYPOINTS) or not np.isfinite(points).all():
         return None
-    return points.T + np.float32(MATLAB_TO_OURS)  # (10, 2)
+    return (points.T + np.float32(MATLAB_TO_OURS)).astype(np.float64)  # (10, 2)

@@ -1,13 +1,24 @@
-"""Many small tasks in several processes, where the death of one process costs one task and not the run."""
+"""Several processes: many small tasks, of which the death of a process costs one and not all; and taking turns."""
 
 import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
+
+from rich.console import Console
+
+from normmatch.errors import DataError
+from normmatch.io import locked
+
+LONGEST_WAIT = 12 * 3600.0  # seconds, for another process; a benchmark is prepared in minutes
+LOOK_AGAIN = 0.5  # seconds between two looks whether it is done
 
 Result = TypeVar("Result")
 
@@ -15,6 +26,29 @@ Result = TypeVar("Result")
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_at_a_time(lock: Path, doing: str) -> Iterator[None]:
+    """Hold the lock file; wait while another process has it, and say so."""
+    start, said = time.monotonic(), False
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(lock))
+                break
+            except BlockingIOError:
+                pass
+            if time.monotonic() - start > LONGEST_WAIT:
+                raise DataError(
+                    f"Another process is {doing}, for {LONGEST_WAIT / 3600:.0f} hours now; expected an end."
+                )
+            if not said:
+                console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+                console.print(f"Another process is {doing}; waiting until it is done.")
+                said = True
+            time.sleep(LOOK_AGAIN)
+        yield
 
 
 def run_tasks(

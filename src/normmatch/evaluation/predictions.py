@@ -89,7 +89,7 @@ def record(split: PreparedSplit, shown: Sequence[KeypointPair]) -> dict[str, Any
         return np.array([words.setdefault(text, len(words)) for text in texts], np.int32)
 
     pairs = np.array([(pair.index0, pair.index1) for pair in shown], np.int32)  # (P, 2)
-    sizes = np.array([item.source_size for item in split.objects], np.int32)  # (n, 2)
+    sizes = split.crop_sizes().astype(np.int32)  # (n, 2)
     columns = {
         "label": numbers([pair.label for pair in shown]),
         "pairs": pairs,

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normmatch import __version__
-from normmatch.annotations import MAX_BYTES, Annotation, PointIndex, read_points
+from normmatch import __version__, annotations
+from normmatch.annotations import MAX_BYTES, Annotation
+from normmatch.annotations.images import ImageIndex
 from normmatch.annotations.text import csv_rows, filled, read_text
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
@@ -144,7 +145,7 @@ def _point_set(task: Task, side: str) -> Annotation:
 
 def _tasks(pairs: Path, keypoints: Path) -> list[Task]:
     """The pairs of a CSV with their keypoints; one whose keypoints cannot be found has an `error`."""
-    points = PointIndex(read_points(keypoints), keypoints)
+    points = ImageIndex(annotations.read(keypoints), keypoints)
     tasks: list[Task] = []
     lines = csv_rows(pairs, read_text(pairs, MAX_BYTES), ("image0", "image1"), box=False)
     for row, (where, line) in enumerate(lines):

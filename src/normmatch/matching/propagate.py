@@ -1,7 +1,8 @@
 """Annotate once, match everywhere: the named keypoints of one image are found among candidate points of all others.
 
-The result is a COCO-keypoints file, which labelling tools open. Its annotations have `score`, the mean of the matched
-keypoints' scores, and `keypoint_scores`, one for each name, as well; a keypoint without a partner has v = 0.
+The result is a COCO-keypoints file, which labelling tools open: the reference first, then what was found. Images are
+named as seen from their folder. Annotations that were found have `score` and `keypoint_scores` as well, see
+`annotations.coco`; a keypoint without a partner has v = 0.
 """
 
 import os
@@ -10,17 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normmatch import __version__
-from normmatch.annotations import Annotation, PointIndex, read_points
-from normmatch.annotations.images import image_files, upright_size
+import numpy as np
+
+from normmatch import __version__, annotations
+from normmatch.annotations import Annotation, coco
+from normmatch.annotations.images import ImageIndex, image_files, upright_size
 from normmatch.errors import DataError
-from normmatch.io import write_json, writing
+from normmatch.io import write_text, writing
 from normmatch.matching.options import MatchOptions
 from normmatch.matching.pair_list import Record, Task, run_tasks
-from normmatch.matching.record import DIGITS
 from normmatch.progress import show_progress
-
-VISIBLE = 2  # COCO's v of a keypoint that can be seen
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def propagate(
     everything = _images(images)
     model = _reference(reference, images)
     files = [file for file in everything if not os.path.samefile(file, model.image)]
-    index = PointIndex(read_points(candidates), candidates, images)
+    index = ImageIndex(annotations.read(candidates), candidates, images)
     without = tuple(file.relative_to(images).as_posix() for file in files if not index.all(file))
     found = [(file, item) for file in files for item in index.all(file)]
     if not found:
@@ -61,13 +61,13 @@ def propagate(
         raise DataError(f"No image could be matched: {failed[0]}")
     matched = [(*found[record["row"]], record) for record in records if "error" not in record]
     with writing(out):
-        write_json(out, _coco(model, images, matched))
+        write_text(out, _as_coco(model, images, matched))
     return Propagated(len(matched), without, failed)
 
 
 def _reference(path: Path, images: Path) -> Annotation:
     """The reference with the path of its image."""
-    sets = read_points(path)
+    sets = annotations.read(path)
     if len(sets) != 1 or not sets[0].names:
         what = f"{len(sets)} objects" if len(sets) != 1 else "no keypoint"
         raise DataError(f"The reference {path} has {what}; expected one object with named keypoints.")
@@ -95,40 +95,31 @@ def _task(row: int, model: Annotation, file: Path, item: Annotation) -> Task:
     return task
 
 
-def _coco(model: Annotation, images: Path, matched: Sequence[tuple[Path, Annotation, Record]]) -> dict[str, Any]:
-    ids: dict[Path, int] = {}
-    shown: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
-    for file, item, record in matched:
-        width, height = upright_size(file) or (0, 0)  # it was read before
-        if file not in ids:
-            ids[file] = len(ids) + 1
-            name = file.relative_to(images).as_posix()
-            shown.append({"id": ids[file], "file_name": name, "width": width, "height": height})
-        annotation = {"id": len(annotations) + 1, "image_id": ids[file], "category_id": 1, "iscrowd": 0}
-        annotations.append(annotation | _annotation(item, record, (width, height)))
-    category = {"id": 1, "name": model.label or "object", "keypoints": list(model.names), "skeleton": []}
-    about = f"keypoints of {Path(model.image).name}, found in other images by NormMatch {__version__}"
-    return {"info": {"description": about}, "images": shown, "annotations": annotations, "categories": [category]}
-
-
-def _annotation(item: Annotation, record: Record, size: tuple[int, int]) -> dict[str, Any]:
+def _found(model: Annotation, name: str, item: Annotation, record: Record, size: tuple[int, int]) -> Annotation:
     """The reference's keypoints where they were found in an object."""
-    values: list[float] = []
-    scores = []
-    for match, score in zip(record["matches0"], record["matching_scores0"], strict=True):
-        values += [*item.keypoints[match].tolist(), VISIBLE] if match >= 0 else [0, 0, 0]
-        scores.append(score if match >= 0 else 0.0)
-    places = [item.keypoints[match] for match in record["matches0"] if match >= 0]
-    x, y, width, height = item.box or _extent(places, size)
-    return {
-        "keypoints": values,
-        "num_keypoints": len(places),
-        "bbox": [x, y, width, height],
-        "area": width * height,
-        "score": round(sum(scores) / max(len(places), 1), DIGITS),
-        "keypoint_scores": scores,
-    }
+    pairs = [(index, match) for index, match in enumerate(record["matches0"]) if match >= 0]
+    places = [item.keypoints[match] for _, match in pairs]
+    return Annotation(
+        name,
+        tuple(model.names[index] for index, _ in pairs),
+        np.array(places).reshape(-1, 2),
+        item.box or _extent(places, size),
+        model.label,
+        scores=np.array([record["matching_scores0"][index] for index, _ in pairs]),
+    )
+
+
+def _as_coco(model: Annotation, images: Path, matched: Sequence[tuple[Path, Annotation, Record]]) -> str:
+    """The reference and what was found, as a COCO file whose images are seen from their folder."""
+    name, size = Path(os.path.relpath(model.image, images)).as_posix(), upright_size(model.path) or (0, 0)
+    box, scores = model.box or _extent(list(model.keypoints), size), np.ones(len(model.names))
+    sizes, found = {name: size}, [replace(model, image=name, box=box, scores=scores)]
+    for file, item, record in matched:
+        name = file.relative_to(images).as_posix()
+        sizes[name] = upright_size(file) or (0, 0)  # it was read before
+        found.append(_found(model, name, item, record, sizes[name]))
+    about = f"keypoints of {model.path.name}, found in other images by NormMatch {__version__}"
+    return coco.write(found, sizes, about)
 
 
 def _extent(places: Sequence[Any], size: tuple[int, int]) -> tuple[float, float, float, float]:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from normmatch.annotations import Annotation, as_entry, read_points
+from normmatch import annotations
+from normmatch.annotations import Annotation
+from normmatch.annotations.native import as_entry
 from normmatch.errors import InputError
 from normmatch.extras import missing
 from normmatch.io import whole_file, write_json, writing
@@ -43,7 +45,7 @@ class Sample:
 
 def find_samples() -> list[Sample]:
     """The samples whose packages are installed; none of the packages is imported."""
-    placed = [(TITLES[points.image], points, _place(points.image)) for points in read_points(POINTS)]
+    placed = [(TITLES[points.image], points, _place(points.image)) for points in annotations.read(POINTS)]
     return [Sample(title, replace(points, image=str(path))) for title, points, path in placed if path is not None]
 
 

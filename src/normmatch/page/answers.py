@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from normmatch.annotations import as_entry, read_points
+from normmatch import annotations
+from normmatch.annotations.native import as_entry
 from normmatch.errors import InputError, NormMatchError
 from normmatch.io import read_image
 from normmatch.matching.decoding import low_scores
@@ -63,7 +64,7 @@ def read_points_file(data: bytes, name: str) -> dict[str, Any]:
     if len(data) > MAX_POINTS_FILE:
         raise InputError(f"{shown} has {len(data) / 1e6:.0f} MB; expected at most {MAX_POINTS_FILE / 1e6:.0f} MB.")
     with _as_file(data, shown) as path:
-        return {"images": [as_entry(item) for item in read_points(path)]}
+        return {"images": [as_entry(item) for item in annotations.read(path)]}
 
 
 def match_pictures(matcher: "Matcher", pictures: tuple[bytes, bytes], request: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normmatch.annotations import as_entry
+from normmatch.annotations.native import as_entry
 from normmatch.errors import ConfigError, NormMatchError
 from normmatch.extras import missing
 from normmatch.matching.samples import Sample, find_samples

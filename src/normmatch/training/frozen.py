@@ -10,7 +10,7 @@ are there, and the next run with the same backbone, data and augmentation finds 
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from normmatch.config import AugmentConfig
 from normmatch.datasets.batches import read_images
-from normmatch.datasets.types import PreparedObject, PreparedSplit
+from normmatch.datasets.types import PreparedSplit
 from normmatch.io import whole_file
 from normmatch.model.network import MatchingHead
 from normmatch.model.sampling import Nodes, node_features
@@ -46,7 +46,7 @@ class Views:
         for i, (points, seen) in enumerate(zip(keypoints.numpy(), present.numpy(), strict=True)):
             item = original.objects[i % len(original.objects)]
             names = tuple(table.names[item.label][k] for k in np.flatnonzero(seen))
-            objects.append(PreparedObject(item.label, names, points[seen], item.source, item.source_size))
+            objects.append(replace(item, names=names, keypoints=points[seen]))
         size = original.images.shape[1]
         self.split = PreparedSplit(np.empty((0, size, size, 3), np.uint8), objects)
 
@@ -132,7 +132,7 @@ def _key(backbone: nn.Module, split: PreparedSplit, augment: AugmentConfig, view
     """A short hash of everything that the views depend on."""
     digest = hashlib.sha256(json.dumps([VERSION, PART, views, asdict(augment), split.images.shape]).encode())
     for item in split.objects:
-        digest.update(json.dumps([item.label, item.names, item.source]).encode())
+        digest.update(json.dumps([item.label, item.names, item.image]).encode())
         digest.update(np.asarray(item.keypoints, dtype="<f4").tobytes())
     for name, value in backbone.state_dict().items():
         digest.update(name.encode())

@@ -1,0 +1,82 @@
+"""CSV: a row for each keypoint. Only the first four columns must be there.
+
+    image,name,x,y,class,object,split,visible,score,xmin,ymin,width,height
+    a.jpg,left_eye,120.5,88,cat,,train,1,0.9,10,20,300,200
+
+`object` tells several objects of an image apart; xmin,ymin,width,height are the object's box. An object without
+keypoints has no row, and so it cannot be written.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from normmatch.annotations.annotation import Annotation
+from normmatch.annotations.text import BOX_COLUMNS, Row, csv_rows, filled, known_scores, make_annotation
+from normmatch.errors import DataError
+
+COLUMNS = ("image", "name", "x", "y")
+OPTIONAL = ("class", "object", "split", "visible", "score")
+OF_THE_OBJECT = ("class", "split", *BOX_COLUMNS)  # the same in all rows of an object
+
+
+def read(path: Path, text: str) -> list[Annotation]:
+    """The objects of a file: one for each image, or for each image and `object`."""
+    groups: dict[tuple[str, str], list[tuple[str, Row]]] = {}
+    for where, row in csv_rows(path, text, COLUMNS, OPTIONAL):
+        groups.setdefault((filled(where, row, "image"), row.get("object", "")), []).append((where, row))
+    return [_object(image, rows) for (image, _), rows in groups.items()]
+
+
+def write(annotations: Sequence[Annotation]) -> str:
+    """The text of a file; the columns that no object needs are left out, except class, object and the box."""
+    extra = {
+        "split": any(item.split for item in annotations),
+        "visible": any(item.visible is not None for item in annotations),
+        "score": any(item.scores is not None for item in annotations),
+    }
+    columns = (
+        "image",
+        "class",
+        "object",
+        "name",
+        "x",
+        "y",
+        *BOX_COLUMNS,
+        *(key for key, used in extra.items() if used),
+    )
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for number, item in enumerate(annotations):
+        about = {"image": item.image, "class": item.label, "object": number, "split": item.split}
+        about |= dict(zip(BOX_COLUMNS, item.box or (), strict=False))
+        scores = dict(known_scores(item))
+        for k, (name, (x, y)) in enumerate(zip(item.names, item.keypoints.tolist(), strict=True)):
+            seen = 1 if item.visible is None else int(item.visible[k])
+            writer.writerow({**about, "name": name, "x": x, "y": y, "visible": seen, "score": scores.get(k, "")})
+    return text.getvalue()
+
+
+def _object(image: str, rows: Sequence[tuple[str, Row]]) -> Annotation:
+    where, first = rows[0]
+    names: set[str] = set()
+    for place, row in rows:
+        differs = any(row.get(column) != first.get(column) for column in OF_THE_OBJECT)
+        if differs or row["name"] in names:
+            what = "another class, box or split" if differs else f"a second {row['name']!r}"
+            raise DataError(
+                f"{place}: {what} in the object that begins at {where}; "
+                "several objects of an image need a column `object` that tells them apart."
+            )
+        names.add(row["name"])
+    box = [first.get(column, "") for column in BOX_COLUMNS]
+    return make_annotation(
+        where,
+        image,
+        rows,
+        box=None if box == [""] * 4 else box,
+        label=first.get("class", ""),
+        split=filled(where, first, "split") if "split" in first else "",
+    )
