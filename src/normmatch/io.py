@@ -1,6 +1,5 @@
-"""Files: any common image becomes an upright RGB array, or one sentence says why not; what is written is whole."""
+"""Reading images: any common file becomes an upright RGB array, or one sentence says why not. And lock files."""
 
-import json
 import os
 import re
 import stat
@@ -15,14 +14,16 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from normmatch.errors import InputError
+from normmatch.outputs import whole_file, write_json, write_text, writing  # noqa: F401 - until all say so
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
+DEPTHS = (255, 1023, 4095, 16383, 65535)  # the largest grey of 8, 10, 12, 14 and 16 bits
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
 
 
 class _Quiet:
-    """Warnings are off inside, from the first thread that enters to the last that leaves.
+    """Pillow's warnings are off inside, from the first thread that enters to the last that leaves; others are heard.
 
     `catch_warnings` changes the whole process: if each thread had its own, the last to leave could put back what
     another had set, and warnings would stay off for good.
@@ -35,7 +36,7 @@ class _Quiet:
         with self.lock:
             if not self.inside:
                 self.caught.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
+                warnings.filterwarnings("ignore", module="PIL")
             self.inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -46,46 +47,6 @@ class _Quiet:
 
 
 QUIET = _Quiet()
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: the path given gets the name `path` at the end of the block, unless it raises.
-
-    The missing folders above `path` are made.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, because a move to another disk is a copy; with the same ending, because it tells the format.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        temporary.touch()
-        usual = temporary.stat().st_mode  # some libraries hide what they write from everybody else
-        temporary.unlink()
-        yield temporary
-        temporary.chmod(usual)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Make one sentence of what the disk says against writing to `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(content, indent=indent))
 
 
 @contextmanager
@@ -199,13 +160,19 @@ def _check_header(image: Image.Image, path: Path, max_pixels: int) -> None:
 
 
 def _to_8_bits(values: np.ndarray) -> np.ndarray:
-    """Scale deep greys to uint8: 16 bits by their top byte, floats in [0, 1] by 255, anything else from min to max."""
-    if values.dtype.kind == "u":
-        return (values >> 8).astype(np.uint8)
+    """Scale deep greys to uint8.
+
+    Floats in [0, 1] by 255; whole numbers, and floats above 1, from 0 to the largest that so many bits hold, for
+    cameras store 12 bits in 16; anything with negative values from its smallest to its largest.
+    """
     finite = np.isfinite(values)
     low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
-    full = 65535.0 if values.dtype.kind == "i" else 1.0  # Pillow gives 16-bit PGM as 32-bit integers
-    if low >= 0 and high <= full:
+    if low >= 0:
+        usual = {"u": 65535.0, "i": 65535.0}.get(values.dtype.kind, 1.0)  # Pillow gives 16-bit PGM as 32-bit integers
+        full = 1.0 if usual == 1.0 and high <= 1 else float(next((f for f in DEPTHS if high <= f), high))
+        if high and full != usual:
+            stored = f"{8 * values.dtype.itemsize} bits"
+            warnings.warn(f"grey values up to {high:,.0f} in {stored} are read as 0 to {full:,.0f}", stacklevel=2)
         low, high = 0.0, full
     scale = 255 / ((high - low) or 1.0)
     scaled = np.where(finite, values, low).astype(np.float32) * scale - low * scale
