@@ -8,6 +8,7 @@ import threading
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,20 @@ def test_formats(tmp_path: Path, suffix: str) -> None:
     assert array.shape == (16, 24, 3)
     assert array.dtype == np.uint8
     assert np.abs(np.array(quarters(array)) - [RED, GREEN, BLUE, WHITE]).max() < 40
+
+
+def test_open_files_stay_open_and_where_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    corners().save(path)
+    with path.open("rb") as file:
+        np.testing.assert_array_equal(read_image(file), read_image(path))
+        np.testing.assert_array_equal(read_image(file), read_image(path))
+        assert file.tell() == 0
+    with pytest.raises(InputError, match="the picture is an open file that cannot be read"):
+        read_image(file, name="the picture")
+    for content in (b"", b"no image"):
+        with pytest.raises(InputError, match="expected an undamaged JPEG"):
+            read_image(BytesIO(content))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -1,5 +1,6 @@
 """Reading images: any common file becomes an upright RGB array, or one sentence says why not. And lock files."""
 
+import io
 import os
 import re
 import stat
@@ -8,15 +9,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from normmatch.errors import InputError
+from normmatch.errors import InputError, first_line
 from normmatch.outputs import whole_file, write_json, write_text, writing  # noqa: F401 - until all say so
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
+MAX_BYTES = 1 << 29  # of an open file
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
 DEPTHS = (255, 1023, 4095, 16383, 65535)  # the largest grey of 8, 10, 12, 14 and 16 bits
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
@@ -73,36 +75,56 @@ def locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+def read_image(source: Path | str | IO[bytes], max_pixels: int = MAX_PIXELS, name: str = "") -> np.ndarray:
     """Read an image file as (H, W, 3) uint8 RGB, upright (EXIF orientation applied), the first frame of an animation.
 
     Grey, palette and CMYK images are converted, 16-bit ones scaled to 8 bits, transparency is laid on white.
 
+    Args:
+        source: a path, or an open file or BytesIO, which stays open and where it was.
+        max_pixels: larger images are refused.
+        name: what messages call it; a path is called by itself.
+
     Raises:
         InputError: missing, not an image, cut off, damaged, or larger than `max_pixels`; the sentence names the file.
     """
-    path = Path(path)
-    check_file(path)
+    if isinstance(source, str | Path):
+        path = Path(source)
+        check_file(path)
+        return _decode(path, name or str(path), max_pixels)
+    try:
+        place = source.tell()
+        content = source.read(MAX_BYTES + 1)
+        source.seek(place)
+    except (OSError, ValueError) as error:  # a closed file, a pipe
+        raise InputError(f"{name or 'the image'} is an open file that cannot be read: {first_line(error)}.") from error
+    if not isinstance(content, bytes) or not 0 < len(content) <= MAX_BYTES:
+        raise InputError(f"{name or 'the image'} is an open file without the bytes of an image; expected {EXPECTED}.")
+    return _decode(io.BytesIO(content), name or "the image", max_pixels)
+
+
+def _decode(source: Path | io.BytesIO, name: str, max_pixels: int) -> np.ndarray:
+    """The pixels of an image file (H, W, 3), or one sentence."""
     # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
     with QUIET:
         try:
-            with Image.open(path) as image:
-                _check_header(image, path, max_pixels)
+            with Image.open(source) as image:
+                _check_header(image, name, max_pixels)
                 ImageOps.exif_transpose(image, in_place=True)  # or an upright image would be copied
                 return rgb_array(image)
         except InputError:
             raise
         except UnidentifiedImageError:
-            raise InputError(f"{path} is not a readable image; expected {EXPECTED}.") from None
+            raise InputError(f"{name} is not a readable image; expected {EXPECTED}.") from None
         except Image.DecompressionBombError:
-            raise InputError(f"{path} has more than the {max_pixels:,} pixels that can be read.") from None
+            raise InputError(f"{name} has more than the {max_pixels:,} pixels that can be read.") from None
         except PermissionError:
-            raise InputError(f"{path} cannot be opened: permission denied.") from None
+            raise InputError(f"{name} cannot be opened: permission denied.") from None
         except (
             Exception
         ) as error:  # the decoders raise whatever they stumble on: OSError, SyntaxError, struct.error ...
             reason = str(error).rstrip(".") or type(error).__name__
-            raise InputError(f"{path} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
+            raise InputError(f"{name} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
 
 
 def rgb_array(image: Image.Image) -> np.ndarray:
@@ -117,9 +139,19 @@ def rgb_array(image: Image.Image) -> np.ndarray:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))  # (H, W, 3)
 
 
-def as_array(values: Any) -> np.ndarray:
-    """The values as a numpy array, also those of a torch tensor, though torch is not imported for it."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+def as_array(values: Any, what: str = "what was given") -> np.ndarray:
+    """The values as a numpy array, also those of a torch tensor of any kind, though torch is not imported for it."""
+    try:
+        if not hasattr(values, "detach"):
+            return np.asarray(values)
+        tensor = values.detach()
+        if tensor.is_quantized:
+            tensor = tensor.dequantize()
+        if str(tensor.layout) != "torch.strided":
+            tensor = tensor.to_dense()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().resolve_conj().numpy()
+    except Exception as error:  # ragged lists, tensors without data, objects that only look like arrays ...
+        raise InputError(f"{what} cannot be read as an array: {first_line(error)}") from error
 
 
 def is_web_address(path: Path | str) -> bool:
@@ -146,17 +178,17 @@ def check_file(path: Path) -> None:
         raise InputError(f"The image {path} is empty (0 bytes).")
 
 
-def _check_header(image: Image.Image, path: Path, max_pixels: int) -> None:
+def _check_header(image: Image.Image, name: str, max_pixels: int) -> None:
     """Refuse by format and size, which are known before any pixel is decoded."""
     if image.format not in FORMATS:  # some of Pillow's other formats start external programs
-        raise InputError(f"{path} is a {image.format} file; expected {EXPECTED}.")
+        raise InputError(f"{name} is a {image.format} file; expected {EXPECTED}.")
     width, height = image.size
     if width * height > max_pixels:
         raise InputError(
-            f"{path} has {width} x {height} pixels, more than the {max_pixels:,} that can be read; make it smaller."
+            f"{name} has {width} x {height} pixels, more than the {max_pixels:,} that can be read; make it smaller."
         )
     if width * height == 0:
-        raise InputError(f"{path} has {width} x {height} pixels; expected at least one.")
+        raise InputError(f"{name} has {width} x {height} pixels; expected at least one.")
 
 
 def _to_8_bits(values: np.ndarray) -> np.ndarray:
