@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from normmatch import NormMatch
-from normmatch.annotations import read_points
+from normmatch.annotations import read
 from normmatch.datasets import folder
 from normmatch.io import read_image
 from tests.fuzz import values
@@ -38,7 +38,7 @@ def test_keypoints_files(part: int, tmp_path: Path) -> None:
         name = values.pick(rng, list(FILES))
         path = tmp_path / name
         path.write_bytes(values.damaged(rng, FILES[name]))
-        hunt(case, lambda path=path: read_points(path))  # type: ignore[misc]
+        hunt(case, lambda path=path: read(path))  # type: ignore[misc]
     hunt.done()
 
 
@@ -77,7 +77,7 @@ def test_odd_values_in_json(part: int, tmp_path: Path) -> None:
             node = child
         path = tmp_path / "a.json"
         path.write_text(json.dumps(content))
-        hunt(case, lambda path=path: read_points(path))  # type: ignore[misc]
+        hunt(case, lambda path=path: read(path))  # type: ignore[misc]
     hunt.done()
 
 

@@ -22,7 +22,8 @@ from normmatch.annotations.annotation import Annotation
 from normmatch.annotations.images import find_image, upright_size
 from normmatch.annotations.text import parse_json, read_text
 from normmatch.errors import DataError
-from normmatch.io import is_web_address, write_text
+from normmatch.io import is_web_address
+from normmatch.outputs import write_text
 
 __all__ = ["Annotation", "Format", "read", "write"]
 

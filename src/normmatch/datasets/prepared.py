@@ -40,7 +40,7 @@ from normmatch.datasets.types import Dataset, PreparedSplit
 from normmatch.datasets.workers import cores, one_at_a_time, run_tasks
 from normmatch.errors import DataError, NormMatchError
 from normmatch.geometry import Box, crop_keypoints, resize_crop
-from normmatch.io import write_json
+from normmatch.outputs import write_json
 from normmatch.progress import show_progress
 
 FILES = ("images.npy", "objects.json", "manifest.json", "done.jsonl")
