@@ -38,7 +38,10 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> float:
         shutil.rmtree(config.out)
     print(f"drawing {FIGURES} figures each of {', '.join(drawn.LABELS)}")
     size = config.model.image_size
-    splits = {name: drawn.make(n, size, seed=0, split=name) for name, n in (("train", FIGURES), ("val", HELD_OUT))}
+    splits = {
+        "train": drawn.make(FIGURES, size, seed=0, split="train"),
+        "val": drawn.make(HELD_OUT, size, seed=0, split="val"),
+    }
     pair_list = sample_pair_list(splits["val"], "synthetic", PAIRS, seed=0)
 
     torch.manual_seed(config.seed)
