@@ -7,7 +7,6 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from normmatch.commands.options import Folder, Number, Root
 from normmatch.config import DatasetName, ProtocolName
 from normmatch.errors import ConfigError
 
@@ -18,9 +17,9 @@ Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
 
 def data(
     name: Positional[DatasetName],
-    root: Root,
+    root: Path,
     protocol: ProtocolName = "nmt",
-    size: Number = None,
+    size: int | None = None,
     batch_size: int = 64,
     workers: int = 2,
     seconds: float = 10.0,
@@ -55,14 +54,14 @@ def model(
     points: int = 20,
     curve: tuple[int, ...] = (),
     batches: tuple[int, ...] = (),
-    images: Number = None,
+    images: int | None = None,
     seconds: float = 1.0,
     compile: bool = True,
     precisions: tuple[Precision, ...] = (),
     heads: tuple[Precision, ...] = ("float32",),
     parts: tuple[Part, ...] = ("pair", "stages", "points", "batches", "cached", "files"),
     weights: str = "",
-    out: Folder = None,
+    out: Path | None = None,
 ) -> None:
     """Measure how fast networks match: latency, stages, throughput, scaling, memory, each also compared with plain.
 
@@ -114,7 +113,7 @@ def train(
     points: int = 24,
     compile: bool = True,
     seconds: float = 5.0,
-    out: Folder = None,
+    out: Path | None = None,
 ) -> None:
     """Measure how many pairs a second the training step takes, without the loader, and how busy the GPU is.
 
