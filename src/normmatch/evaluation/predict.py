@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from rich.progress import track
 
+from normmatch.config import ModelConfig
 from normmatch.datasets.batches import collate
 from normmatch.datasets.pairs import PairList
 from normmatch.datasets.types import KeypointPair, PreparedSplit, Sampling
@@ -14,6 +15,12 @@ from normmatch.model.assignment import match_scores, one_to_one
 from normmatch.model.network import NormMatch
 
 MOST_EDGES = 2**18  # of a batch, all points joined with all: bounds the memory where there are many points
+
+
+def untrained(config: ModelConfig, seed: int) -> NormMatch:
+    """The network that a training with this seed starts from, to compare with."""
+    torch.manual_seed(seed)
+    return NormMatch(config).eval()
 
 
 @torch.inference_mode()

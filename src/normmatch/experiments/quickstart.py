@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from normmatch import viz
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
@@ -12,10 +11,9 @@ from normmatch.datasets import drawn
 from normmatch.datasets.pairs import sample_pair_list
 from normmatch.errors import ConfigError
 from normmatch.evaluation.metrics import mean_accuracy
-from normmatch.evaluation.predict import predict
+from normmatch.evaluation.predict import predict, untrained
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.tables import Table, percent, print_table
-from normmatch.model.network import NormMatch
 from normmatch.training.loop import train
 
 FIGURES = 600  # training figures of each class
@@ -44,8 +42,7 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> float:
     }
     pair_list = sample_pair_list(splits["val"], "synthetic", PAIRS, seed=0)
 
-    torch.manual_seed(config.seed)
-    before = predict(NormMatch(config.model).eval(), splits["val"], pair_list, progress=False)
+    before = predict(untrained(config.model, config.seed), splits["val"], pair_list, progress=False)
     model = train(config, splits)
     after = predict(model, splits["val"], pair_list, progress=False)
 
