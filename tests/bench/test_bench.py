@@ -183,7 +183,7 @@ def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatc
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(TrainStep, "forward", full)
-    with pytest.raises(DeviceError, match="cpu has too little memory for 2 pairs a step"):
+    with pytest.raises(DeviceError, match="cpu has too little memory for 2 pairs per step"):
         bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
 
 

@@ -1,4 +1,4 @@
-"""How many augmented training pairs a second the loader of a training delivers."""
+"""How many augmented training pairs per second the loader of a training delivers."""
 
 import time
 
@@ -7,7 +7,7 @@ import torch
 from normmatch.config import TrainConfig
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import ConfigError
+from normmatch.errors import ConfigError, DataError
 from normmatch.training.batches import TrainBatches
 from normmatch.training.loader import ERROR, Shares, make_loader
 
@@ -35,7 +35,7 @@ def bench_data(split: PreparedSplit, config: TrainConfig, seconds: float = 10.0,
     warmup, count, start, end = 4 * max(loader.num_workers, 1), 0, 0.0, 0.0
     for count, batch in enumerate(loader):
         if ERROR in batch:
-            raise ConfigError(batch[ERROR])
+            raise DataError(batch[ERROR])
         end = time.perf_counter()
         if count == warmup:
             start = end

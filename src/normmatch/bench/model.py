@@ -50,11 +50,11 @@ BY_MATCHER = ("cached", "files")  # measured with `Matcher`, whose head is float
 class Sizes:
     """What the figures are measured on."""
 
-    points: int = 20  # keypoints an image
+    points: int = 20  # keypoints per image
     curve: Sequence[int] = (10, 20, 50, 100, 200, 500, 1000, 2000)  # of the head
     batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     images: int = 100  # remembered ones, all matched with each other
-    seconds: float = 1.0  # a figure
+    seconds: float = 1.0  # for each figure
 
 
 def bench_model(

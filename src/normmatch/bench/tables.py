@@ -37,7 +37,7 @@ def write(rows: Sequence[Row], made_with: Mapping[str, str], out: Path, name: st
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Milliseconds over keypoints, and pairs a second over the batch, a line for each way to run each network."""
+    """Milliseconds over keypoints, and pairs per second over the batch, a line for each way to run each network."""
     require("matplotlib")
     from matplotlib.figure import Figure
 
@@ -50,8 +50,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         axis.xaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(alpha=0.3)
-    axes[0].set(xlabel="keypoints an image", ylabel="milliseconds, head alone")
-    axes[1].set(xlabel="pairs at a time", ylabel="pairs a second, images to matches")
+    axes[0].set(xlabel="keypoints per image", ylabel="milliseconds, head alone")
+    axes[1].set(xlabel="pairs at a time", ylabel="pairs per second, images to matches")
     axes[1].legend(fontsize=8)
     with writing(path), whole_file(path) as temporary:
         figure.savefig(temporary, dpi=120)

@@ -22,7 +22,7 @@ PROFILED = 5  # steps
 def bench_train(
     preset: str, device: torch.device, *, batch: int = 64, points: int = 24, compile: bool = True, seconds: float = 5.0
 ) -> Row:
-    """Pairs a second of whole steps: losses, gradients, clipping, optimiser, renormalisation, average; no loader."""
+    """Pairs per second of whole steps: losses, gradients, clipping, optimiser, renormalisation, average; no loader."""
     if preset not in PRESETS:
         raise ConfigError(f"the preset is {preset!r}, expected one of {', '.join(PRESETS)}")
     config = TrainConfig(
@@ -37,7 +37,7 @@ def bench_train(
         timing, memory = measure(step, device, seconds), peak_memory(step, device)
         busy = _device_ms(step) / timing.median if device.type == "cuda" else None
     except torch.OutOfMemoryError as error:
-        raise DeviceError(f"{device} has too little memory for {batch} pairs a step; expected fewer") from error
+        raise DeviceError(f"{device} has too little memory for {batch} pairs per step; expected fewer") from error
     variant = f"{'bfloat16' if device.type == 'cuda' else 'float32'}{', compiled' if compile else ''}"
     return {"preset": preset, "variant": variant, **timing.row("train", points, batch, memory), "gpu_busy": busy}
 

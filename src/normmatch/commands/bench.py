@@ -24,14 +24,14 @@ def data(
     workers: int = 2,
     seconds: float = 10.0,
 ) -> None:
-    """Measure how many augmented training pairs a second the loader delivers from a prepared dataset.
+    """Measure how many augmented training pairs per second the loader delivers from a prepared dataset.
 
     Args:
         name: the dataset
         root: the folder that it lies in
         protocol: the rules that it was prepared by
         size: the size that it was prepared for; the protocol's if not given
-        batch_size: pairs a batch
+        batch_size: pairs per batch
         workers: loader processes
         seconds: how long to measure
     """
@@ -68,8 +68,8 @@ def model(
     Args:
         presets: which networks; their weights are random, speed is the same
         device: what to measure on; auto is cuda where there is one
-        points: keypoints an image
-        curve: keypoints an image for the scaling of the head; 10 to 2,000 (500 on a CPU) if not given
+        points: keypoints per image
+        curve: keypoints per image for the scaling of the head; 10 to 2,000 (500 on a CPU) if not given
         batches: pairs at a time for the throughput; 1 to 256 (4 on a CPU) if not given
         images: how many remembered images are matched with each other; 100 (8 on a CPU) if not given
         seconds: about how long each figure is measured
@@ -115,13 +115,13 @@ def train(
     seconds: float = 5.0,
     out: Path | None = None,
 ) -> None:
-    """Measure how many pairs a second the training step takes, without the loader, and how busy the GPU is.
+    """Measure how many pairs per second the training step takes, without the loader, and how busy the GPU is.
 
     Args:
         presets: which networks
         device: what to measure on; auto is cuda where there is one
-        batch_size: pairs a step
-        points: keypoints an image
+        batch_size: pairs per step
+        points: keypoints per image
         compile: compile the network, as training does
         seconds: about how long to measure
         out: a folder for train.json and train.md
