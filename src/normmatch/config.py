@@ -149,7 +149,7 @@ class DataConfig:
     """the rules to read its annotations by"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
     """which keypoints of a pair are shown: those in both images; also the rest of image 1; or all"""
-    hold_out: bool = True
+    validation_split: bool = True
     """keep the validation objects out of training; without, they are trained on too, and can measure nothing"""
     workers: int = 4
     """processes that prepare batches, at most one a core; 0 prepares them in the training process"""
@@ -157,7 +157,7 @@ class DataConfig:
     @property
     def needed_splits(self) -> tuple[str, ...]:
         """What a training reads."""
-        return ("train", "val") if self.hold_out else ("train",)
+        return ("train", "val") if self.validation_split else ("train",)
 
     def __post_init__(self) -> None:
         if self.workers < 0:

@@ -80,7 +80,7 @@ def test_load_splits_says_what_is_missing(tmp_path: Path) -> None:
     root = write_folder(tmp_path / "own", 2)
     with pytest.raises(DataError, match="too few objects for a validation split; expected at least two images more"):
         load_splits("folder", root, size=32)
-    with pytest.raises(DataError, match=r"two images more of a class, or --data\.no-hold-out\.$"):
+    with pytest.raises(DataError, match=r"two images more of a class, or --data\.no-validation-split\.$"):
         load_splits("folder", root, size=32)
     with pytest.raises(DataError, match=r"two images more of a class\.$"):  # in an evaluation
         load_splits("folder", root, size=32, needed=["val"])

@@ -75,9 +75,9 @@ def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSp
 
 def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     """All objects are trained on, none is validated on; and a resumed run must hold out what it held out."""
-    settings = config(tmp_path / "a", data=DataConfig(name="synthetic", workers=0, hold_out=False), validate_every=2)
+    settings = config(tmp_path / "a", data=DataConfig(name="synthetic", workers=0, validation_split=False), validate_every=2)
     train(replace(settings, minutes=1e-9), splits)  # stops after a step
-    with pytest.raises(ConfigError, match=r"data\.hold_out False, not True"):
+    with pytest.raises(ConfigError, match=r"data\.validation_split False, not True"):
         train(config(tmp_path / "a", resume=True), splits)
     found = train(replace(settings, resume=True), splits)
     everything = {"train": join(splits["train"], splits["val"])}

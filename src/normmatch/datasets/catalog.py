@@ -137,7 +137,7 @@ def _check_needed(
     if name == "hpatches":
         raise DataError("hpatches has no training objects; it is for evaluation.")
     if missing[0] == "val" and name != "spair-71k":  # which brings its own
-        way_out = ", or --data.no-hold-out" if "train" in needed else ""
+        way_out = ", or --data.no-validation-split" if "train" in needed else ""
         raise DataError(
             f"{name} in {root} has too few objects for a validation split; "
             f"expected at least two images more of a class{way_out}."

@@ -20,7 +20,7 @@ from normmatch.datasets.pairs import sample_pair_list
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError, DeviceError, first_line
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
@@ -68,11 +68,11 @@ class Trainer:
     def _setup_data(self) -> None:
         config, train = self.config, self.splits["train"]
         fewest = get_protocol(config.data.protocol).fewest_shared
-        if config.data.hold_out:
+        if config.data.validation_split:
             self.validation = sample_pair_list(
                 self.splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
             )
-        self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
+        self.validation_bank: FeatureCache | None = None  # what a frozen backbone sees of the validation images
         self.views = self._see_views() if config.views else None
         self.bank = None if self.views else make_bank(train, self.device)
         most = max(len(item.names) for item in train.objects)
@@ -168,19 +168,19 @@ class Trainer:
 
     def _validate_when_due(self, bar: Progress) -> None:
         due = self.step == self.config.steps or self.step % self.config.validate_every == 0
-        if self.config.data.hold_out and self.step and due:
+        if self.config.data.validation_split and self.step and due:
             self.processes.first(lambda: None if self.journal.validated(self.step) else self._validate(bar.console))
             self.lap = time.monotonic()
 
     def _validate(self, console: Console) -> None:
         model, split, sampling = self.update.averaged(), self.splits["val"], self.config.data.sampling
         try:
-            bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+            bank = self.validation_bank or FeatureCache(model, [(split, self.validation.pairs)], progress=False)
         except OSError as error:
             raise DataError(vanished(error)) from error
         if not self.config.backbone_lr:  # it will see the same next time
             self.validation_bank = bank
-        said = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank)
+        said = predict(model, split, self.validation, sampling=sampling, progress=False, cache=bank)
         by_class = said.accuracy()
         mean = mean_accuracy(by_class)
         line = {"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class}
@@ -208,14 +208,14 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
     Where nothing is held out, both are trained on. SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
     """
     config = without_compiler(config)
-    if not config.data.hold_out:
+    if not config.data.validation_split:
         splits = {"train": join(splits["train"], splits["val"]) if "val" in splits else splits["train"]}
     state = find_start(config)
     try:
         with claimed(config.out):
             trainer = Trainer(config, splits, state)
             warn_about(trainer.batches, config.batch_size)
-            if config.data.hold_out:
+            if config.data.validation_split:
                 warn_about_validation(splits["val"], trainer.validation.pairs)
             trainer.processes.first(lambda: begin(config, resumed=state is not None))
             reason = trainer.fit()
