@@ -37,11 +37,11 @@ def test_a_view_is_what_the_network_sees(tmp_path: Path, split: PreparedSplit, m
     views = make_views(model.backbone, split, STILL, 2, tmp_path, progress=False)
     table = KeypointTable(split)
     batch = TrainBatches(views.split, 8, seed=0)[0]
-    seen = views.read(batch["index0"], batch["names0"])
+    seen = views.read(batch["index0"], batch["name_ids0"])
     for b, i in enumerate((batch["index0"] % len(split.objects)).tolist()):
         features = model.encode(torch.from_numpy(np.array(split.images[i])).permute(2, 0, 1)[None] / 255)
         count = int(batch["mask0"][b].sum())
-        columns = table.columns[batch["names0"][b, :count]]
+        columns = table.columns[batch["name_ids0"][b, :count]]
         keypoints = torch.from_numpy(table.keypoints[i, columns])
         torch.testing.assert_close(batch["keypoints0"][b, :count], keypoints)
         expected = node_features(features.maps, keypoints[None], features.size)[0]
@@ -73,7 +73,7 @@ def test_pairs_of_few_points_apart_change_nothing(tmp_path: Path, split: Prepare
     counts = batch["mask0"].sum(1)
     assert (counts <= 8).any()
     assert (counts > 8).any()
-    nodes = [views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"]
+    nodes = [views.read(batch[f"index{i}"], batch[f"name_ids{i}"]) for i in "01"]
     expected = model.head.describe(*nodes, batch)
     found = describe_by_size(model.head, *nodes, batch)
     torch.testing.assert_close(found["similarity"], expected["similarity"], atol=1e-5, rtol=0)

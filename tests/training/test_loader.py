@@ -42,7 +42,7 @@ def test_shares_show_what_the_whole_batch_shows(batches: TrainBatches, split: Pr
             parts.append(batch_images(share)[side][: len(share["mask0"])])
         assert [len(part) for part in parts] == [2, 2, 1]
         torch.testing.assert_close(torch.cat(parts), expected[side])
-    for key in ("keypoints0", "mask1", "adjacency0", "matches0", "names1"):
+    for key in ("keypoints0", "mask1", "adjacency0", "gt_matches0", "name_ids1"):
         shares = [take_share(batches[3], rank, 3)[key] for rank in range(3)]
         assert torch.equal(torch.cat(shares), whole[key])
 
@@ -94,5 +94,5 @@ def test_a_kept_batch_shows_what_the_network_saw(tmp_path: Path, batches: TrainB
     keep_batch(Shares(batches, 0, 1, split)[1], tmp_path / "batch.safetensors")
     kept = load_file(tmp_path / "batch.safetensors")
     assert torch.equal(kept["keypoints0"], batches[1]["keypoints0"])
-    painted = batch_images(Shares(batches, 0, 1, split)[1])[1]
-    torch.testing.assert_close(kept["image1"].float() / 255, painted, atol=1 / 255, rtol=0)
+    rendered = batch_images(Shares(batches, 0, 1, split)[1])[1]
+    torch.testing.assert_close(kept["image1"].float() / 255, rendered, atol=1 / 255, rtol=0)

@@ -154,7 +154,7 @@ def test_a_loss_that_is_not_finite_leaves_its_batch(
     assert "\n" not in str(stopped.value)
     kept = load_file(tmp_path / "bad-batch-0000001.safetensors")
     expected = Trainer(run, splits).batches[1]
-    assert torch.equal(kept["matches0"], expected["matches0"])
+    assert torch.equal(kept["gt_matches0"], expected["gt_matches0"])
     assert kept["image0"].shape == (4, 3, SIZE, SIZE)
     assert not list(tmp_path.glob("step-*"))  # nothing of it is saved
     train(config(tmp_path, steps=1), splits)  # and the folder is still free

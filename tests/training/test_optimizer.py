@@ -116,6 +116,6 @@ def test_everything_that_is_trained_gets_a_gradient(model: ModelConfig, loss: Lo
     points |= {f"mask{i}": torch.ones(2, 5, dtype=torch.bool) for i in "01"}
     points |= {f"adjacency{i}": torch.ones(2, 5, 5, dtype=torch.bool) for i in "01"}
     images = {f"image{i}": torch.rand(2, 3, 64, 64) for i in "01"}
-    step({**points, **images, "matches0": torch.arange(5).repeat(2, 1)})["loss"].backward()
+    step({**points, **images, "gt_matches0": torch.arange(5).repeat(2, 1)})["loss"].backward()
     missing = [name for name, p in step.named_parameters() if p.requires_grad and p.grad is None]
     assert missing == []

@@ -61,7 +61,7 @@ def _make_step(config: TrainConfig, points: int) -> Any:
     update = Update(fabric, TrainStep(NormMatch(config.model), config.loss, names), config, lambda batch: batch)
     data = make_pairs(update.model, points, config.batch_size)
     numbers = torch.arange(points).repeat(config.batch_size, 1)  # (B, N): each point is its own name and partner
-    data |= {"matches0": numbers, "names0": numbers, "names1": numbers}
+    data |= {"gt_matches0": numbers, "name_ids0": numbers, "name_ids1": numbers}
     data = {key: value.to(fabric.device) for key, value in data.items()}
     return lambda: update(data, 1.0)["loss"]
 

@@ -107,5 +107,5 @@ def draw_pair(model: NormMatch, split: PreparedSplit, pair_list: PairList, path:
     with torch.inference_mode():
         output = model({**batch, "image0": images[0], "image1": images[1]})
     figure = viz.plot_images([images[0][0], images[1][0]])
-    viz.plot_matches(figure, pair.keypoints0, pair.keypoints1, output["matches0"][0], truth=pair.matches0)
+    viz.plot_matches(figure, pair.keypoints0, pair.keypoints1, output["matches0"][0], truth=pair.gt_matches0)
     viz.save_plot(figure, path)

@@ -7,7 +7,7 @@ exactly where it stopped:
     for batch in loader:
         image0, image1 = batch_images({key: value.to(device) for key, value in batch.items()}, bank)
 
-The pixels either travel in the batch (`with_images`), or lie on the device already, as an `ImageBank`.
+The pixels either travel in the batch (`with_images`), or lie on the device already, as an `ImagesOnDevice`.
 """
 
 from collections import Counter
@@ -24,10 +24,10 @@ from normmatch.datasets.batches import collate, read_images
 from normmatch.datasets.pairs import ClassPairs, class_pairs
 from normmatch.datasets.types import Images, KeypointPair, PreparedSplit, Sampling, pair_points
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.augmentation import add_noise, fit_plan, make_plan, paint
+from normmatch.training.augmentation import add_noise, draw_params, fit_params, render
 
 
-class ImageBank:
+class ImagesOnDevice:
     """All crops of a split in the memory of a device (PascalVOC's training crops at 378 px: 3 GB)."""
 
     def __init__(self, images: Images, device: torch.device | str) -> None:
@@ -40,8 +40,8 @@ class ImageBank:
         return self.images[index].permute(0, 3, 1, 2)
 
 
-def batch_images(batch: Mapping[str, Tensor], bank: ImageBank | None = None) -> tuple[Tensor, Tensor]:
-    """The images of both sides, (B, 3, S, S) float32 in [0, 1], augmented as the batch's plan says, if it has one.
+def batch_images(batch: Mapping[str, Tensor], bank: ImagesOnDevice | None = None) -> tuple[Tensor, Tensor]:
+    """The images of both sides, (B, 3, S, S) float32 in [0, 1], augmented by the batch's parameters, if it has any.
 
     The pixels come from the bank, or from the batch where no bank is given. All is done on the device they are on.
     """
@@ -49,8 +49,8 @@ def batch_images(batch: Mapping[str, Tensor], bank: ImageBank | None = None) -> 
         images = bank[torch.cat([batch["index0"], batch["index1"]])]  # (2B, 3, S, S)
     else:
         images = torch.cat([batch["image0"], batch["image1"]])
-    painted = paint(images, batch) if "plan_affine" in batch else images.float() / 255
-    image0, image1 = painted.chunk(2)
+    rendered = render(images, batch) if "augment_affine" in batch else images.float() / 255
+    image0, image1 = rendered.chunk(2)
     return image0, image1
 
 
@@ -133,16 +133,16 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         rng = np.random.default_rng((self.seed, step))
         index = self._draw(rng)  # (2, B)
         keypoints, present = self.table.keypoints[index], self.table.present[index]  # (2, B, V, 2), (2, B, V)
-        plan = None
+        params = None
         if self.augment is not None:
             size = self.split.images.shape[1]
-            plan = make_plan(rng, self.augment, self.batch_size, size)
+            params = draw_params(rng, self.augment, self.batch_size, size)
             swap = self.table.swap[index[0]]  # (B, V)
-            plan, keypoints, present = fit_plan(plan, keypoints, present, swap, size, self.min_shared)
+            params, keypoints, present = fit_params(params, keypoints, present, swap, size, self.min_shared)
             keypoints = add_noise(rng, keypoints, self.augment.noise)
         batch = collate(self._pairs(rng, index, keypoints, present), self.points, self.table.numbers)
-        if plan is not None:
-            batch |= plan.tensors()
+        if params is not None:
+            batch |= params.tensors()
         if self.with_images:
             batch |= {"image0": read_images(self.split, index[0]), "image1": read_images(self.split, index[1])}
         return batch

@@ -1,7 +1,7 @@
 """Training with a frozen backbone: see every object a few times, augmented, before the first step.
 
 A frozen backbone answers the same in every step, and the head reads its maps at the keypoints alone. So each object is
-painted and encoded `views` times, and what its keypoints see is kept: a few kilobytes instead of a megabyte of maps. A
+rendered and encoded `views` times, and what its keypoints see is kept: a few kilobytes instead of a megabyte of maps. A
 step is then the head's work only, which two CPU cores do in about a second where the whole network takes a minute.
 
 The views go in parts into a folder beside the prepared crops: a run that is interrupted goes on with the parts that
@@ -26,7 +26,7 @@ from normmatch.datasets.types import PreparedObject, PreparedSplit
 from normmatch.io import whole_file
 from normmatch.model.network import MatchingHead
 from normmatch.model.sampling import Nodes, node_features
-from normmatch.training.augmentation import fit_plan, make_plan, paint
+from normmatch.training.augmentation import draw_params, fit_params, render
 from normmatch.training.batches import KeypointTable
 
 PART = 16  # objects a file, and images in a backbone's batch
@@ -83,15 +83,15 @@ def _view(
     Augmentation is planned for pairs: here of each object with itself, of which one side is used.
     """
     size, both = split.images.shape[1], np.stack([index, index])  # (2, B)
-    plan = make_plan(np.random.default_rng((VERSION, v, int(index[0]))), augment, len(index), size)
-    plan, keypoints, present = fit_plan(
-        plan, table.keypoints[both], table.present[both], table.swap[index], size, fewest=0
+    params = draw_params(np.random.default_rng((VERSION, v, int(index[0]))), augment, len(index), size)
+    params, keypoints, present = fit_params(
+        params, table.keypoints[both], table.present[both], table.swap[index], size, fewest=0
     )  # (2, B, K, 2), (2, B, K)
     device = next(backbone.parameters()).device
     images = read_images(split, both.reshape(-1)).to(device)  # (2B, 3, S, S)
-    painted = paint(images, {key: value.to(device) for key, value in plan.tensors().items()})[: len(index)]
+    rendered = render(images, {key: value.to(device) for key, value in params.tensors().items()})[: len(index)]
     with torch.autocast(device.type, torch.bfloat16):
-        features = backbone(painted)
+        features = backbone(rendered)
     points, seen = torch.from_numpy(keypoints[0]), torch.from_numpy(present[0])
     nodes = node_features(tuple(m.float() for m in features.maps), points.to(device), features.size)  # (B, K, C)
     return {

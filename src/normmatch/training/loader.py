@@ -17,7 +17,7 @@ from normmatch.datasets.batches import read_images
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError
 from normmatch.io import whole_file
-from normmatch.training.batches import ImageBank, TrainBatches, batch_images
+from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
 from normmatch.training.losses import count_points
 
 ERROR = "error"  # the key of what is wrong with a batch
@@ -58,14 +58,16 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
         return batch
     total = len(batch["mask0"])
     rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
-    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("plan_", "index"))}
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index"))}
     share |= {key: value / world for key, value in count_points(batch).items()}
     images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
-    if "plan_partner" in batch:
-        images = torch.cat([images, batch["plan_partner"][images]], 1)  # (2, 2b)
-        share |= {key: value[images.flatten()] for key, value in batch.items() if key.startswith("plan_")}
+    if "augment_partner" in batch:
+        images = torch.cat([images, batch["augment_partner"][images]], 1)  # (2, 2b)
+        share |= {key: value[images.flatten()] for key, value in batch.items() if key.startswith("augment_")}
         place = torch.arange(images.numel()).view(2, 2, -1)  # (2, own or partner, b)
-        share["plan_partner"] = place[:, [1, 1]].flatten()  # (4b,); a partner is painted as it is: it comes to nothing
+        share["augment_partner"] = place[
+            :, [1, 1]
+        ].flatten()  # (4b,); a partner is rendered as it is: it comes to nothing
     index = torch.cat([batch["index0"], batch["index1"]])[images]  # (2, b) or (2, 2b)
     return share | {"index0": index[0], "index1": index[1]}
 
@@ -110,11 +112,11 @@ def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Te
         yield ahead
 
 
-def make_bank(split: PreparedSplit, device: torch.device) -> ImageBank | None:
+def make_bank(split: PreparedSplit, device: torch.device) -> ImagesOnDevice | None:
     """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
     if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
         return None
-    return ImageBank(split.images, device)
+    return ImagesOnDevice(split.images, device)
 
 
 def keep_batch(batch: dict[str, Any], file: Path) -> None:

@@ -135,9 +135,9 @@ class Trainer:
 
     def _inputs(self, batch: dict[str, Tensor]) -> dict[str, Any]:
         """What the network sees of a batch: of its images the pixels, or what a frozen backbone saw in them."""
-        kept = {key: value for key, value in batch.items() if not key.startswith(("plan_", "index", "image"))}
+        kept = {key: value for key, value in batch.items() if not key.startswith(("augment_", "index", "image"))}
         if self.views:
-            return kept | {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
+            return kept | {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"name_ids{i}"]) for i in "01"}
         pairs = len(batch["mask0"])  # behind them may be images that only lend pixels
         image0, image1 = batch_images(batch, self.bank)
         return kept | {"image0": image0[:pairs], "image1": image1[:pairs]}

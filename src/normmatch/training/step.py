@@ -41,7 +41,7 @@ class TrainStep(nn.Module):
 @torch.no_grad()
 def accuracy(similarity: Tensor, points: dict[str, Tensor]) -> Tensor:
     """The share of the true matches that a plain arg-max finds: Sinkhorn is for evaluation."""
-    known = points["matches0"] >= 0
+    known = points["gt_matches0"] >= 0
     likely = similarity.masked_fill(~points["mask1"].unsqueeze(1), -2.0).argmax(2)
-    right = known & (likely == points["matches0"])
+    right = known & (likely == points["gt_matches0"])
     return right.sum() / points.get("count_matches", known.sum().clamp_min(1))
