@@ -68,7 +68,7 @@ def test_the_mean_of_the_shares_losses_is_the_batchs(batches: TrainBatches, cont
 
 def test_batches_come_in_order_and_once(batches: TrainBatches) -> None:
     config = TrainConfig(out=Path(), steps=6, data=DataConfig(workers=0))
-    loader = make_loader(Shares(batches, 0, 1, None), config, start=2, pinned=False)
+    loader = make_loader(Shares(batches, 0, 1, None), config, start=2, device=CPU)
     seen = list(prefetch(loader, CPU))
     assert len(seen) == 4
     for step, batch in enumerate(seen, start=2):
@@ -82,7 +82,7 @@ def test_a_dataset_that_vanishes(workers: int, tmp_path: Path, split: PreparedSp
     there = replace(split, images=ImageFile(file, np.arange(len(split.objects))))
     file.unlink()
     config = TrainConfig(out=Path(), steps=2, data=DataConfig(workers=workers))
-    loader = make_loader(Shares(batches, 0, 1, there), config, start=0, pinned=False)
+    loader = make_loader(Shares(batches, 0, 1, there), config, start=0, device=CPU)
     with pytest.raises(
         DataError, match=r"cannot be read any more: No such file or directory \(.*images\.npy\)"
     ) as found:

@@ -19,10 +19,14 @@ from normmatch.errors import ConfigError, DataError, DeviceError
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
 from normmatch.model.transformer import UnitLinear
-from normmatch.training import loop as trainer_module
-from normmatch.training.loader import Shares
-from normmatch.training.loop import Trainer, train
-from normmatch.training.step import TrainStep
+from normmatch.training import validation as validation_module
+from normmatch.training.distributed import make_fabric
+from normmatch.training.loader import TrainData
+from normmatch.training.loop import NetworkWithLosses, State, step
+from normmatch.training.losses import MatchingLoss
+from normmatch.training.optimizer import averaged
+from normmatch.training.run import compile_parts, set_up, train
+from normmatch.training.validation import Validation
 
 SIZE = 64
 
@@ -53,6 +57,10 @@ def config(out: Path, **changes: object) -> TrainConfig:
         tensorboard=False,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def start(settings: TrainConfig, splits: dict[str, PreparedSplit]) -> tuple[State, TrainData, Validation | None]:
+    return set_up(settings, make_fabric(settings), splits, None)
 
 
 def same(a: NormMatch, b: NormMatch) -> bool:
@@ -93,7 +101,7 @@ def test_validation_images_that_vanish(
     def gone(*_: Any, **__: Any) -> None:
         raise FileNotFoundError(2, "No such file or directory", "images.npy")
 
-    monkeypatch.setattr(trainer_module, "FeatureBank", gone)
+    monkeypatch.setattr(validation_module, "FeatureBank", gone)
     message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
     with pytest.raises(DataError, match=message):
         train(config(tmp_path, validate_every=2, save_every=1), splits)
@@ -104,7 +112,7 @@ def test_too_little_memory(tmp_path: Path, splits: dict[str, PreparedSplit], mon
     def full(*_: Any) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(TrainStep, "forward", full)
+    monkeypatch.setattr(NetworkWithLosses, "forward", full)
     with pytest.raises(DeviceError, match="too little memory for 4 pairs a step; expected a smaller --batch-size"):
         train(config(tmp_path), splits)
 
@@ -116,11 +124,11 @@ def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
 
 
 def test_matrices_are_on_the_sphere_after_every_step(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    trainer = Trainer(config(tmp_path, lr=0.1), splits)
-    for step in range(6):
-        trainer._train_step(Shares(trainer.batches, 0, 1, splits["train"])[step])
-        trainer.step += 1
-        for model in (trainer.model, trainer.update.averaged()):
+    state, data, _ = start(config(tmp_path, lr=0.1), splits)
+    for number in range(6):
+        step(state, data.share(0, 1)[number])
+        state.step += 1
+        for model in (state.model, averaged(state.average)):
             units = [m for m in model.modules() if isinstance(m, UnitLinear)]
             assert units
             for unit in units:
@@ -153,7 +161,7 @@ def test_a_loss_that_is_not_finite_leaves_its_batch(
         train(run, splits)
     assert "\n" not in str(stopped.value)
     kept = load_file(tmp_path / "bad-batch-0000001.safetensors")
-    expected = Trainer(run, splits).batches[1]
+    expected = start(run, splits)[1].batches[1]
     assert torch.equal(kept["gt_matches0"], expected["gt_matches0"])
     assert kept["image0"].shape == (4, 3, SIZE, SIZE)
     assert not list(tmp_path.glob("step-*"))  # nothing of it is saved
@@ -176,10 +184,10 @@ class Reads(TorchDispatchMode):
 
 
 def test_a_step_does_not_wait_for_the_device(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    trainer = Trainer(config(tmp_path), splits)
-    batch = Shares(trainer.batches, 0, 1, splits["train"])[0]
+    state, data, _ = start(config(tmp_path), splits)
+    batch = data.share(0, 1)[0]
     with Reads() as reads:
-        logs = trainer._train_step(batch)
+        logs = step(state, batch)
         assert reads.places == []
         float(logs["loss"])
     assert len(reads.places) == 1
@@ -225,11 +233,9 @@ def test_compilation_reaches_the_backbone(
     counter = torch._dynamo.testing.CompileCounter()
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **options: compile_(f, **options | {"backend": counter}))
-    step = TrainStep(
-        NormMatch(replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, dim=16)), LossConfig()
-    )
-    step.compile()
-    step.model.encode(torch.rand(1, 3, 96, 96))
+    model = NormMatch(replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, dim=16))
+    compile_parts(NetworkWithLosses(model, MatchingLoss(LossConfig())))
+    model.encode(torch.rand(1, 3, 96, 96))
     assert counter.frame_count == pieces
 
 
@@ -247,13 +253,14 @@ def test_a_frozen_backbone_sees_the_validation_images_once(
     backbone_lr: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    inner = trainer_module.FeatureBank
-    monkeypatch.setattr(trainer_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
+    inner = validation_module.FeatureBank
+    monkeypatch.setattr(validation_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
     model = train(config(tmp_path, backbone_lr=backbone_lr, validate_every=2), splits)
     assert len(made) == times
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    fresh = Trainer(config(tmp_path / "b", backbone_lr=backbone_lr), splits).validation
-    by_class = predict(model, splits["val"], fresh, progress=False).accuracy()
+    fresh = start(config(tmp_path / "b", backbone_lr=backbone_lr), splits)[2]
+    assert fresh is not None
+    by_class = predict(model, splits["val"], fresh.pairs, progress=False).accuracy()
     assert lines[-1]["val_by_class"] == by_class
 
 

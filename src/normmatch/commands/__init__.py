@@ -62,6 +62,8 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: console.print(str(message), style="yellow")
+            if args[:1] in (["train"], ["ablate"]):
+                args = train.renamed(args)
             if args[:1] == ["train"]:
                 _check_training(args[1:])
             with REGISTRY:

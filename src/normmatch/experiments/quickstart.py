@@ -17,7 +17,7 @@ from normmatch.errors import ConfigError
 from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
-from normmatch.training.loop import train
+from normmatch.training.run import train
 
 FIGURES = 600  # training figures of each class
 HELD_OUT = 60  # of each class, never seen in training

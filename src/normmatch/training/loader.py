@@ -4,20 +4,25 @@ import math
 import os
 import signal
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from normmatch.config import TrainConfig
 from normmatch.datasets.batches import read_images
+from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import DataError
+from normmatch.errors import ConfigError, DataError
 from normmatch.io import whole_file
 from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
+from normmatch.training.distributed import mean, on_first
+from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
 
 ERROR = "error"  # the key of what is wrong with a batch
@@ -40,6 +45,44 @@ class Shares(Dataset[dict[str, Any]]):
             return batch
         except OSError as error:
             return {ERROR: vanished(error)}
+
+
+@dataclass(frozen=True)
+class TrainData:
+    """Where batches come from, and what lies on the device before the first one: all pixels, or frozen features."""
+
+    batches: TrainBatches
+    pixels: PreparedSplit | None  # None where the network has no use for them
+    source: ImagesOnDevice | FrozenFeatures | None = None
+
+    def share(self, rank: int, world: int) -> Shares:
+        """What process `rank` of `world` trains on."""
+        return Shares(self.batches, rank, world, self.pixels if self.source is None else None)
+
+
+def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None, fabric: Fabric) -> TrainData:
+    """The training batches of a split, or of what a frozen backbone has seen in it."""
+    most = max(len(item.names) for item in split.objects)
+    batches = TrainBatches(
+        frozen.split if frozen else split,
+        config.batch_size,
+        config.seed,
+        config.data.sampling,
+        None if frozen else config.augment,
+        min_shared=get_protocol(config.data.protocol).fewest_shared,
+        points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
+        table=frozen.table if frozen else None,
+    )
+    if frozen:
+        return TrainData(batches, None, frozen)
+    return TrainData(batches, split, images_on_device(split, fabric.device))
+
+
+def images_on_device(split: PreparedSplit, device: torch.device) -> ImagesOnDevice | None:
+    """All training crops in a GPU's memory, where they take at most half of what is free; else batches bring them."""
+    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
+        return None
+    return ImagesOnDevice(split.images, device)
 
 
 def vanished(error: OSError) -> str:
@@ -72,7 +115,7 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
     return share | {"index0": index[0], "index1": index[1]}
 
 
-def make_loader(shares: Shares, config: TrainConfig, start: int, pinned: bool) -> DataLoader:
+def make_loader(shares: Shares, config: TrainConfig, start: int, device: torch.device) -> DataLoader:
     """Batches from step `start` on, prepared by other processes."""
     workers = min(config.data.workers, os.cpu_count() or 1)
     return DataLoader(
@@ -80,7 +123,7 @@ def make_loader(shares: Shares, config: TrainConfig, start: int, pinned: bool) -
         batch_size=None,
         sampler=range(start, config.steps),
         num_workers=workers,
-        pin_memory=pinned,
+        pin_memory=device.type == "cuda",
         prefetch_factor=8 if workers else None,
         worker_init_fn=_start_worker,
     )
@@ -112,11 +155,20 @@ def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Te
         yield ahead
 
 
-def make_bank(split: PreparedSplit, device: torch.device) -> ImagesOnDevice | None:
-    """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
-    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
-        return None
-    return ImagesOnDevice(split.images, device)
+def check_finite(losses: list[Tensor], step: int, data: TrainData, folder: Path, fabric: Fabric) -> None:
+    """Stop at a loss that is not finite, before a checkpoint has it, and keep its batch to look at.
+
+    Args:
+        losses: of the last steps before `step`; emptied here. Reading them waits for the device.
+    """
+    values = mean(fabric, torch.stack(losses)).tolist() if losses else []
+    losses.clear()
+    bad = [(step - len(values) + i, value) for i, value in enumerate(values) if not math.isfinite(value)]
+    if bad:
+        first, loss = bad[0]
+        file = folder / f"bad-batch-{first:07d}.safetensors"
+        on_first(fabric, lambda: keep_batch(Shares(data.batches, 0, 1, data.pixels)[first], file))
+        raise ConfigError(f"the loss is {loss} at step {first}; its batch is in {file}; try a smaller lr")
 
 
 def keep_batch(batch: dict[str, Any], file: Path) -> None:

@@ -172,3 +172,12 @@ class MatchingLoss(nn.Module):
             numbers = torch.cat([batch["name_ids0"], batch["name_ids1"]], 1)  # (B, M + N)
             terms["names"] = self.config.names * self.names(descriptors, numbers, temperature, names)
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}
+
+
+@torch.no_grad()
+def accuracy(similarity: Tensor, points: dict[str, Tensor]) -> Tensor:
+    """The share of the true matches that a plain arg-max finds: Sinkhorn is for evaluation."""
+    known = points["gt_matches0"] >= 0
+    likely = similarity.masked_fill(~points["mask1"].unsqueeze(1), -2.0).argmax(2)
+    right = known & (likely == points["gt_matches0"])
+    return right.sum() / points.get("count_matches", known.sum().clamp_min(1))
