@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+import tyro
 from PIL import Image
 
 import normmatch
-from normmatch.commands import main
+from normmatch.commands import main, today
 from normmatch.datasets.catalog import open_dataset, prepared_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.errors import ConfigError
@@ -26,6 +28,65 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_help_loads_nothing_large(tmp_path: Path) -> None:
+    """It answers at once: what is slow to import is imported by the command that needs it."""
+    code = """
+import sys
+import warnings
+from normmatch.commands import main, today
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    assert not stop.code
+found = {"torch", "torchvision", "timm", "scipy", "matplotlib", "lightning_fabric", "pooch"} & set(sys.modules)
+assert not found, found
+"""
+    for words in (["--help"], ["train", "small", "--help"], ["eval", "--help"], ["match", "--help"]):
+        command = [sys.executable, "-c", code, *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "usage: normmatch" in done.stdout
+
+
+def test_settings_that_cannot_be_are_parsed_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr(
+        "tyro.cli", lambda *args, inner=tyro.cli, **options: parsed.append(1) or inner(*args, **options)
+    )
+    code, out, err = run(capsys, "train", "small", "--out", "x", "--augment.noise", "-1")
+    assert (code, out, err.count("\n"), len(parsed)) == (2, "", 1, 1)
+    assert "noise is -1.0, expected" in err
+
+
+def test_the_parsers_complaints_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "train", "small")
+    assert code == 2
+    assert "--out" in err
+    assert "Required options" in err
+    code, _, err = run(capsys, "train", "small", "--out", "x", "--steps", "many")
+    assert code == 2
+    assert "many" in err
+
+
+def test_nothing_runs_before_all_is_parsed(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    assert run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32, "--sise", 3)[0] == 2
+    assert not (root / "prepared").exists()
+
+
+def test_old_spellings_are_known_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="--views is called --frozen-copies now") as caught:
+        assert today(["train", "small", "--views", "1", "--views=2"]) == [
+            *("train", "small", "--frozen-copies", "1", "--frozen-copies=2"),
+        ]
+    assert len(caught) == 2
+    untouched = ["match", "a.jpg", "--out=x=y.png", "", "=", "--", "-"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert today(untouched) == untouched
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"normmatch {normmatch.__version__}\n", "")
 
@@ -34,7 +95,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_explains_every_option(capsys: pytest.CaptureFixture[str], command: str) -> None:
     code, out, _ = run(capsys, "data", command, "--help")
     assert code == 0
-    assert all(word in out for word in ("pascal-voc", "hpatches", "--root DIR", "--archives DIR", "the dataset"))
+    assert all(word in out for word in ("pascal-voc", "hpatches", "--root PATH", "--archives PATH", "the dataset"))
     assert "None" not in out
 
 

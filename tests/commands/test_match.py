@@ -223,7 +223,7 @@ def test_help_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "match", "--help")
     assert code == 0
     assert "None" not in out
-    assert all(word in out for word in ("image0,image1", "--one-to-one", "--pairs FILE", "--out-dir DIR"))
+    assert all(word in out for word in ("image0,image1", "--one-to-one", "--pairs PATH", "--out-dir PATH"))
 
 
 def test_a_list_of_pairs(capsys: pytest.CaptureFixture[str], scene: Path) -> None:

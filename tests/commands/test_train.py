@@ -93,7 +93,7 @@ def test_an_option_by_its_old_name_is_understood_with_a_warning(
     make_folder(4)
     code, _, err = run(capsys, "train", "tiny", "--out", "run", *OPTIONS.split(), "--backbone-lr", 0, *option.split())
     assert code == 0
-    assert "--views is now called --frozen-copies; the next version will not know --views" in err
+    assert "--views is called --frozen-copies now; the next version will not know it." in err
     assert json.loads(Path("run/config.json").read_text())["frozen_copies"] == 1
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from normmatch.bench.data import bench_data
 from normmatch.config import AugmentConfig
 from normmatch.datasets.types import PreparedObject, PreparedSplit, Sampling
 from normmatch.errors import ConfigError, DataError
@@ -199,7 +198,3 @@ def test_bank_and_batch_give_the_same_pixels(split: PreparedSplit, augment: Augm
     if augment is None:
         source = split.images[batch["index1"].numpy()].transpose(0, 3, 1, 2) / 255
         np.testing.assert_allclose(carried[1].numpy(), source, atol=1e-6)
-
-
-def test_bench_counts_pairs(split: PreparedSplit) -> None:
-    assert bench_data(split, batch_size=4, workers=0, seconds=0.2) > 10

@@ -101,7 +101,7 @@ def test_validation_images_that_vanish(
     def gone(*_: Any, **__: Any) -> None:
         raise FileNotFoundError(2, "No such file or directory", "images.npy")
 
-    monkeypatch.setattr(validation_module, "FeatureBank", gone)
+    monkeypatch.setattr(validation_module, "FeatureCache", gone)
     message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
     with pytest.raises(DataError, match=message):
         train(config(tmp_path, validate_every=2, save_every=1), splits)
@@ -253,8 +253,8 @@ def test_a_frozen_backbone_sees_the_validation_images_once(
     backbone_lr: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    inner = validation_module.FeatureBank
-    monkeypatch.setattr(validation_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
+    inner = validation_module.FeatureCache
+    monkeypatch.setattr(validation_module, "FeatureCache", lambda *a, **k: made.append(a) or inner(*a, **k))
     model = train(config(tmp_path, backbone_lr=backbone_lr, validate_every=2), splits)
     assert len(made) == times
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

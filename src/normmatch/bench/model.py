@@ -8,11 +8,13 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from normmatch.bench.inputs import (
@@ -26,30 +28,40 @@ from normmatch.bench.inputs import (
     without_graphs,
     write_photographs,
 )
-from normmatch.bench.stages import stages
-from normmatch.bench.timing import Timing, measure, peak_memory
+from normmatch.bench.timing import Row, measure, peak_memory
 from normmatch.errors import DeviceError
+from normmatch.geometry import pad_points
+from normmatch.matching.crops import make_view
 from normmatch.matching.matcher import Matcher
-from normmatch.model.compiled.compile import FastNetwork
+from normmatch.model.compiled.compile import FastNetwork, bucket, with_kernels
+from normmatch.model.graph import pseudo_coordinates
 from normmatch.model.network import NormMatch
+from normmatch.model.sampling import node_features
+from normmatch.model.transformer import norm
 
-Row = dict[str, Any]
 Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
 Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
+Tensors = tuple[Tensor, ...]
 PARTS: tuple[Part, ...] = get_args(Part)
 BY_MATCHER = ("cached", "files")  # measured with `Matcher`, whose head is float32
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the figures are measured on."""
+
+    points: int = 20  # keypoints per image
+    curve: Sequence[int] = (10, 20, 50, 100, 200, 500, 1000, 2000)  # of the head
+    batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    images: int = 100  # remembered ones, all matched with each other
+    seconds: float = 1.0  # for each figure
 
 
 def bench_model(
     preset: str,
     device: torch.device,
     variants: Sequence[Variant],
-    *,
-    points: int = 20,
-    curve: Sequence[int] = (10, 20, 50, 100, 200, 500, 1000, 2000),
-    batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256),
-    images: int = 100,
-    seconds: float = 1.0,
+    sizes: Sizes = Sizes(),
     weights: str | None = None,
     parts: Sequence[Part] = PARTS,
 ) -> Iterator[Row]:
@@ -63,15 +75,15 @@ def bench_model(
         network = make_network(model, variant) if variant else FastNetwork(plain, precision="float32")
         run: Runner = network.match if variant else _plain_runner(plain)
         measured: dict[Part, Iterator[Row]] = {
-            "pair": _latency(run, model, points, seconds),
-            "stages": _stage_rows(network, model, points, seconds),
-            "points": _points_curve(network, model, curve, seconds),
-            "batches": _batch_curve(run, model, points, batches, seconds),
-            "cached": _cached(model, variant, points, images, seconds),
-            "files": _files(model, variant, points, seconds),
+            "pair": _latency(run, model, sizes),
+            "stages": _stage_rows(network, model, sizes),
+            "points": _points_curve(network, model, sizes),
+            "batches": _batch_curve(run, model, sizes),
+            "cached": _cached(model, variant, sizes),
+            "files": _files(model, variant, sizes),
         }
         with _named_warnings(f"{preset}, {name}"):
-            agreement = _agreement(run, _plain_runner(plain), model, points)
+            agreement = _agreement(run, _plain_runner(plain), model, sizes.points)
         for part in parts:
             if part in BY_MATCHER and variant and variant.head != "float32":
                 continue
@@ -106,61 +118,46 @@ def _plain_runner(plain: NormMatch) -> Runner:
     return run
 
 
-def _row(what: str, timing: Timing, points: int, batch: int, memory: float | None = None) -> Row:
-    """Times are for a pair, so that batches compare."""
-    return {
-        "what": what,
-        "points": points,
-        "batch": batch,
-        "ms": timing.median / batch,
-        "low": timing.low / batch,
-        "high": timing.high / batch,
-        "best": timing.best / batch,
-        "runs": timing.runs,
-        "pairs_per_second": 1000 * batch / timing.median,
-        "memory_mb": memory,
-    }
-
-
-def _latency(run: Runner, model: NormMatch, points: int, seconds: float) -> Iterator[Row]:
+def _latency(run: Runner, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     """One pair: images on the device and keypoints in, the graph made on the way, matches back on the CPU."""
     device = next(model.parameters()).device
-    once = _caller(run, without_graphs(make_pairs(model, points, 1)))
-    yield _row("pair", measure(once, device, seconds), points, 1, peak_memory(once, device))
+    once = _caller(run, without_graphs(make_pairs(model, sizes.points, 1)))
+    yield measure(once, device, sizes.seconds).row("pair", sizes.points, 1, peak_memory(once, device))
 
 
-def _stage_rows(network: FastNetwork, model: NormMatch, points: int, seconds: float) -> Iterator[Row]:
+def _stage_rows(network: FastNetwork, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     device = next(model.parameters()).device
     with tempfile.TemporaryDirectory() as folder:
         files = write_photographs(Path(folder), 2)
-        for name, function in stages(network, model, points, files).items():
-            yield _row(f"stage: {name}", measure(function, device, seconds / 2), points, 1)
+        for name, function in stages(network, model, sizes.points, files).items():
+            yield measure(function, device, sizes.seconds / 2).row(f"stage: {name}", sizes.points, 1)
 
 
-def _points_curve(network: FastNetwork, model: NormMatch, curve: Sequence[int], seconds: float) -> Iterator[Row]:
+def _points_curve(network: FastNetwork, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     """The head alone: everything after the backbone, graphs given, points padded on the way, over their number."""
-    for count in curve:
+    for count in sizes.curve:
         data = make_pairs(model, count, 1)
         features0, features1 = (network.encode(data.pop(f"image{i}")) for i in "01")
         try:
             once = _caller(network.match, {**data, "features0": features0, "features1": features1})
-            timing, memory = measure(once, network.device, seconds / 2), peak_memory(once, network.device)
+            timing, memory = measure(once, network.device, sizes.seconds / 2), peak_memory(once, network.device)
         except (torch.OutOfMemoryError, DeviceError):
             return
-        yield _row("head", timing, count, 1, memory)
+        yield timing.row("head", count, 1, memory)
 
 
-def _batch_curve(run: Runner, model: NormMatch, points: int, batches: Sequence[int], seconds: float) -> Iterator[Row]:
+def _batch_curve(run: Runner, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     """Throughput: images to matches, graphs given, as a loader would. It ends where memory does, or growth."""
     device, best = next(model.parameters()).device, 0.0
-    for batch in batches:
+    for batch in sizes.batches:
         try:
-            once = _caller(run, make_pairs(model, points, batch))
+            once = _caller(run, make_pairs(model, sizes.points, batch))
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", ".* at a time are too many")  # halved batches are not this batch
-                row = _row("batch", measure(once, device, seconds), points, batch, peak_memory(once, device))
+                timing, memory = measure(once, device, sizes.seconds), peak_memory(once, device)
         except (torch.OutOfMemoryError, DeviceError, UserWarning):
             return
+        row = timing.row("batch", sizes.points, batch, memory)
         yield row
         if row["pairs_per_second"] < 0.8 * best:
             return
@@ -171,28 +168,29 @@ def _caller(run: Runner, data: dict[str, Any]) -> Callable[[], Tensor]:
     return lambda: run(data)["matches0"].cpu()
 
 
-def _cached(model: NormMatch, variant: Variant | None, points: int, images: int, seconds: float) -> Iterator[Row]:
+def _cached(model: NormMatch, variant: Variant | None, sizes: Sizes) -> Iterator[Row]:
     """All pairs of images that are remembered, by `Matcher`: pixels and keypoints in, the matches of every pair out."""
+    images = sizes.images
     if images < 2:
         return
     device, rng = next(model.parameters()).device, np.random.default_rng(0)
     matcher = _matcher(model, variant, cache=images)
     size = matcher.backend.image_size
     pictures = [rng.integers(0, 256, (size, size, 3), np.uint8) for _ in range(images)]
-    keypoints = [rng.uniform(0, size, (points, 2)) for _ in pictures]
-    timing = measure(lambda: matcher.match_many(pictures, keypoints), device, seconds)
-    yield _row("cached", timing, points, images * (images - 1) // 2)
+    keypoints = [rng.uniform(0, size, (sizes.points, 2)) for _ in pictures]
+    timing = measure(lambda: matcher.match_many(pictures, keypoints), device, sizes.seconds)
+    yield timing.row("cached", sizes.points, images * (images - 1) // 2)
 
 
-def _files(model: NormMatch, variant: Variant | None, points: int, seconds: float) -> Iterator[Row]:
+def _files(model: NormMatch, variant: Variant | None, sizes: Sizes) -> Iterator[Row]:
     """Two files to matches, by `Matcher`: nothing is remembered."""
     device, rng = next(model.parameters()).device, np.random.default_rng(0)
     matcher = _matcher(model, variant, cache=0)
     with tempfile.TemporaryDirectory() as folder:
         files = write_photographs(Path(folder), 2)
-        keypoints = [rng.uniform(0, PHOTOGRAPH, (points, 2)) for _ in files]
-        timing = measure(lambda: matcher.match(*files, *keypoints), device, seconds)
-    yield _row("files", timing, points, 1)
+        keypoints = [rng.uniform(0, PHOTOGRAPH, (sizes.points, 2)) for _ in files]
+        timing = measure(lambda: matcher.match(*files, *keypoints), device, sizes.seconds)
+    yield timing.row("files", sizes.points, 1)
 
 
 def _matcher(model: NormMatch, variant: Variant | None, cache: int) -> Matcher:
@@ -208,3 +206,64 @@ def _agreement(run: Runner, plain: Runner, model: NormMatch, points: int, pairs:
         data = make_pairs(model, points, 1, seed)
         found.append(run(data)["matches0"].cpu() == plain(data)["matches0"].cpu())
     return torch.stack(found).float().mean().item()
+
+
+@torch.inference_mode()
+def stages(network: FastNetwork, model: NormMatch, points: int, files: list[Path]) -> dict[str, Callable[[], Any]]:
+    """The stages of a match as functions, in the order of the network; each has what the ones before would give it.
+
+    Where the network is compiled, each stage is compiled by itself; together they take a little longer than the whole.
+    """
+    n = bucket(points, 8) if network.compile else points
+    device, size = network.device, model.config.image_size
+    data = make_pairs(model, points, 1)
+    keypoints = [data[f"keypoints{i}"][0].numpy() for i in "01"]
+    padded = {key: torch.from_numpy(value).to(device) for key, value in pad_points(keypoints, n).items()}
+    xy, mask, adjacency = (padded[key] for key in ("keypoints", "mask", "adjacency"))  # (2, n, 2), (2, n), (2, n, n)
+    images = torch.cat([data["image0"], data["image1"]])
+    maps = network.encode(images)
+    head = with_kernels(network.model.head, device) if network.compile else network.model.head
+
+    def sample(first: Tensor, second: Tensor, xy: Tensor) -> Tensors:
+        return (node_features((first, second), xy, maps.size),)
+
+    def spline(nodes: Tensor, xy: Tensor, adjacency: Tensor) -> Tensors:
+        return (head.spline(nodes, pseudo_coordinates(xy, adjacency), adjacency),)
+
+    def transformer(tokens: Tensor, mask: Tensor) -> Tensors:
+        return (head.transformer(tokens, mask)[-1],)
+
+    def assign(similarity: Tensor, mask: Tensor) -> Tensors:
+        return tuple(head.assign(similarity, mask[:1], mask[1:]).values())
+
+    sampling, (nodes,) = _stage(network, sample, *maps.maps, xy)
+    convolution, (nodes,) = _stage(network, spline, nodes, xy, adjacency)
+    tokens = norm(torch.cat([head.global_token(maps.pooled).unsqueeze(1), nodes.float()], 1))  # (2, 1 + n, D)
+    attention, (tokens,) = _stage(network, transformer, tokens, F.pad(mask, (1, 0), value=True))
+    unit0, unit1 = tokens[:, 1:].chunk(2)
+    similarity = (unit0 @ unit1.mT).float().masked_fill(~(mask[:1].unsqueeze(2) & mask[1:].unsqueeze(1)), 0.0)
+    return {
+        "decode and resize": lambda: [make_view(f, k, None, size, "") for f, k in zip(files, keypoints, strict=True)],
+        "graph": lambda: pad_points(keypoints, n),
+        "backbone": lambda: network.encode(images),
+        "sampling": sampling,
+        "spline": convolution,
+        "transformer": attention,
+        "Sinkhorn and decoding": _stage(network, assign, similarity, mask)[0],
+    }
+
+
+def _stage(
+    network: FastNetwork, function: Callable[..., Tensors], *inputs: Tensor
+) -> tuple[Callable[[], Tensors], Tensors]:
+    """A stage of the head as the network runs it, compiled or not, and its result."""
+
+    def arithmetic(*inputs: Tensor) -> Tensors:
+        half = network.head_dtype != torch.float32
+        with torch.autocast(network.device.type, network.head_dtype, enabled=half):
+            return function(*inputs)
+
+    run: Any = arithmetic
+    if network.compile:
+        run = network._fastest(torch.compile(arithmetic, dynamic=False), arithmetic)
+    return torch.inference_mode()(lambda: run(*inputs)), arithmetic(*inputs)

@@ -5,7 +5,8 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Annotated, Any, Union
 
 import tyro
@@ -15,40 +16,47 @@ from tyro.conf import subcommand
 from normmatch import __version__
 from normmatch.commands import ablate, bench, data, demo, export, match, propagate, quickstart, train
 from normmatch.commands.eval import evaluate
-from normmatch.commands.options import REGISTRY
+from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
 from normmatch.errors import NormMatchError
 from normmatch.extras import missing
 
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
-DataCommand = (
-    Annotated[Any, subcommand("download", constructor=data.download)]
-    | Annotated[Any, subcommand("prepare", constructor=data.prepare)]
-    | Annotated[Any, subcommand("check", constructor=data.check)]
-)
-BenchCommand = (
-    Annotated[Any, subcommand("model", constructor=bench.model)]
-    | Annotated[Any, subcommand("train", constructor=bench.train)]
-    | Annotated[Any, subcommand("data", constructor=bench.data)]
-)
+RENAMED = {"--views": "--frozen-copies"}  # as the README of version 0.1 spells options: for one version more
+
+
+def _command(name: str, function: Callable[..., None]) -> Any:
+    """A subcommand whose parsing gives the call to make, so that nothing runs before all of it is parsed."""
+
+    @wraps(function)
+    def bound(*args: Any, **options: Any) -> Callable[[], None]:
+        return partial(function, *args, **options)
+
+    return Annotated[Any, subcommand(name, constructor=bound)]
 
 
 def _group(name: str, commands: Any, description: str) -> Any:
     return Annotated[Any, subcommand(name, constructor_factory=lambda: commands, description=description)]
 
 
-Command: Any = Union[  # noqa: UP007 - the parts are made by calls
-    Annotated[Any, subcommand("match", constructor=match.match)],
-    Annotated[Any, subcommand("propagate", constructor=propagate.propagate)],
-    _group("data", DataCommand, "Get, prepare and look at datasets."),
+DATA: Any = Union[  # noqa: UP007 - the parts are made by calls, here and below
+    _command("download", data.download), _command("prepare", data.prepare), _command("check", data.check)
+]
+BENCH: Any = Union[  # noqa: UP007
+    _command("model", bench.model), _command("train", bench.train), _command("data", bench.data)
+]
+COMMANDS: Any = Union[  # noqa: UP007
+    _command("match", match.match),
+    _command("propagate", propagate.propagate),
+    _group("data", DATA, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
-    Annotated[Any, subcommand("eval", constructor=evaluate)],
-    Annotated[Any, subcommand("ablate", constructor=ablate.ablate)],
-    _group("bench", BenchCommand, "Measure speed."),
-    Annotated[Any, subcommand("samples", constructor=demo.samples)],
-    Annotated[Any, subcommand("demo", constructor=demo.demo)],
-    Annotated[Any, subcommand("export", constructor=export.export)],
-    Annotated[Any, subcommand("quickstart", constructor=quickstart.quickstart)],
+    _command("eval", evaluate),
+    _command("ablate", ablate.ablate),
+    _group("bench", BENCH, "Measure speed."),
+    _command("samples", demo.samples),
+    _command("demo", demo.demo),
+    _command("export", export.export),
+    _command("quickstart", quickstart.quickstart),
 ]
 
 
@@ -62,14 +70,7 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: console.print(str(message), style="yellow")
-            if args[:1] in (["train"], ["ablate"]):
-                args = train.renamed(args)
-            if args[:1] == ["train"]:
-                _check_training(args[1:])
-            with REGISTRY:
-                result = tyro.cli(Command, prog="normmatch", description=DESCRIPTION, args=args)
-            if isinstance(result, TrainConfig):
-                train.train(result)
+            parse(today(args))()
         sys.stdout.flush()
     except NormMatchError as error:
         console.print(str(error), style="red")
@@ -85,14 +86,29 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
-def _check_training(args: Sequence[str]) -> None:
-    """Raise our own sentence about settings that cannot be: tyro would put it into words about its own parts."""
+def today(args: Sequence[str]) -> list[str]:
+    """The arguments as they are spelled today; a line of warning for each that is spelled as in the last version."""
+    spelled = []
+    for word in args:
+        name, equals, value = word.partition("=")
+        if name in RENAMED:
+            warnings.warn(f"{name} is called {RENAMED[name]} now; the next version will not know it.", stacklevel=2)
+        spelled.append(RENAMED.get(name, name) + equals + value)
+    return spelled
+
+
+def parse(args: Sequence[str]) -> Callable[[], None]:
+    """The call that the arguments ask for. What our settings refuse is said in our sentence, all else in tyro's."""
+    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            tyro.cli(train.PRESET_COMMANDS, args=args, console_outputs=False)
-    except SystemExit as exit:  # all other complaints, and --help, are tyro's to print
-        cause: BaseException | None = exit
+        with OPTIONAL_VALUES, contextlib.redirect_stderr(said):
+            call = tyro.cli(COMMANDS, prog="normmatch", description=DESCRIPTION, args=args)
+    except SystemExit as stop:
+        cause: BaseException | None = stop
         while cause is not None:
             if isinstance(cause, NormMatchError):
                 raise cause from None
             cause = cause.__context__
+        sys.stderr.write(said.getvalue())
+        raise
+    return partial(train.train, call) if isinstance(call, TrainConfig) else call

@@ -36,7 +36,7 @@ def ablate(
         rows: which rows; the last three are not in the paper
         vgg16_weights: where the VGG16 backbone starts from: hub, random, or the path of a safetensors file
         split: what accuracy is measured on
-        pairs: pairs a class for that
+        pairs: pairs per class for that
     """
     from normmatch.experiments.ablations import ablate as run
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from normmatch.commands.options import File, Folder, Number, Range, Root, Words
 from normmatch.config import DatasetName, ProtocolName
 from normmatch.datasets.protocols import get_protocol
 from normmatch.errors import DataError
@@ -13,7 +12,7 @@ FIGURE_SIZE = 192  # pixels, of the drawn figures
 
 
 def download(
-    name: Positional[DatasetName], root: Root, archives: Folder = None, count: int = 250, seed: int = 0
+    name: Positional[DatasetName], root: Path, archives: Path | None = None, count: int = 250, seed: int = 0
 ) -> None:
     """Download a dataset, check it and unpack it.
 
@@ -44,11 +43,11 @@ def download(
 
 def prepare(
     name: Positional[DatasetName],
-    root: Root,
-    archives: Folder = None,
+    root: Path,
+    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
-    size: Number = None,
-    workers: Number = None,
+    size: int | None = None,
+    workers: int | None = None,
 ) -> None:
     """Decode, crop and resize every object once, into a cache that training and evaluation read.
 
@@ -75,13 +74,13 @@ def prepare(
 
 def check(
     name: Positional[DatasetName],
-    root: Root,
-    archives: Folder = None,
+    root: Path,
+    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
-    out: File = None,
-    grid: Number = None,
-    magnitude: Range = None,
-    only: Words = (),
+    out: Path | None = None,
+    grid: int | None = None,
+    magnitude: tuple[float, float] | None = None,
+    only: tuple[str, ...] = (),
 ) -> None:
     """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
 

@@ -10,8 +10,6 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import Folder, Number
-
 Title = Annotated[str, arg(metavar="PHOTOGRAPH")]
 Out = Annotated[Path, arg(metavar="FILE")]
 
@@ -21,7 +19,7 @@ def samples(
     second: Positional[Title] = "lion",
     weights: str = "small",
     out: Out = Path("matches.png"),
-    copy_to: Folder = None,
+    copy_to: Path | None = None,
 ) -> None:
     """Match the keypoints of two photographs that come with this program, and draw them.
 
@@ -43,7 +41,11 @@ def samples(
 
 
 def demo(
-    weights: str = "small", host: str = "127.0.0.1", port: Number = None, device: str = "auto", browser: bool = False
+    weights: str = "small",
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    device: str = "auto",
+    browser: bool = False,
 ) -> None:
     """Open a web page on which you mark points on two pictures and match them.
 

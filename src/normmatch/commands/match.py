@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from normmatch.commands.options import File, Folder, Number
 from normmatch.errors import ConfigError, DataError
 from normmatch.matching.options import MatchOptions
 
@@ -26,17 +25,17 @@ def match(
     images: Positional[Images] = (),
     *,
     keypoints: Keypoints,
-    keypoints1: File = None,
-    out: File = None,
-    json: File = None,
+    keypoints1: Path | None = None,
+    out: Path | None = None,
+    json: Path | None = None,
     box0: Box = None,
     box1: Box = None,
     options: Annotated[MatchOptions, arg(name="")] = MatchOptions(),  # noqa: B008 - frozen
-    pairs: File = None,
-    out_dir: Folder = None,
+    pairs: Path | None = None,
+    out_dir: Path | None = None,
     format: Literal["jsonl", "parquet"] = "jsonl",
     engine: Literal["local", "ray"] = "local",
-    workers: Number = None,
+    workers: int | None = None,
 ) -> None:
     """Match the keypoints of two photographs, or of every pair of a list.
 

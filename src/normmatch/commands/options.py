@@ -1,26 +1,17 @@
-"""Kinds of options that several commands share."""
+"""How an option that may be left out is read: `Path | None` and the like, in commands and in settings."""
 
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
-from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-# Options that may be left out; without this their help reads "{None}|PATH ... (default: None)".
-Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
-File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
-Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
-Root = Annotated[Path, arg(metavar="DIR")]
-Range = Annotated[tuple[float, float] | None, arg(metavar="LOW HIGH", help_behavior_hint="")]
-Words = Annotated[tuple[str, ...], arg(metavar="LABEL=VALUES ...", help_behavior_hint="")]
-
 METAVARS: dict[Any, str] = {int: "INT", float: "NUMBER", Path: "PATH"}
-REGISTRY = ConstructorRegistry()
+OPTIONAL_VALUES = ConstructorRegistry()
 
 
-@REGISTRY.primitive_rule
+@OPTIONAL_VALUES.primitive_rule
 def optional_value(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """`float | None` and the like in settings that know nothing of the command line; their help says none, not None."""
+    """Without this the help of `Path | None = None` would read {None}|PATH; it says PATH, and none for the default."""
     kinds = set(get_args(info.type)) - {type(None)}
     if len(kinds) != 1 or type(None) not in get_args(info.type):
         return None

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from normmatch.commands.options import Root
 
-
-def quickstart(out: Root = Path("quickstart"), steps: int = 550) -> None:
+def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> None:
     """Train a tiny network on drawn figures for a minute or two, and show what it has learned.
 
     Args:

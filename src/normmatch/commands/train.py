@@ -2,8 +2,6 @@
 
 import os
 import sys
-import warnings
-from collections.abc import Sequence
 from typing import Annotated, Any, Union
 
 import tyro
@@ -11,7 +9,6 @@ from tyro.conf import subcommand
 
 from normmatch.config import PRESETS, AugmentConfig, LossConfig, TrainConfig
 
-RENAMED = {"--views": "--frozen-copies"}  # options of the version before
 PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
     out=tyro.MISSING,
     augment=AugmentConfig(affine=0.0, photometric=0.0, mixup=0.3, cutmix=0.3, erase=0.3),
@@ -61,7 +58,7 @@ def start_processes(config: TrainConfig) -> None:
     data = config.data
     load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
-    command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *renamed(sys.argv[1:])]
+    command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *sys.argv[1:]]
     os.environ[CHECKED] = "1"
     try:
         run.main(command)
@@ -71,17 +68,6 @@ def start_processes(config: TrainConfig) -> None:
         sys.exit(128 + error.sigval)
     finally:
         del os.environ[CHECKED]
-
-
-def renamed(args: Sequence[str]) -> list[str]:
-    """Arguments with options by their present names; those of the version before are understood, with a warning."""
-    args = list(args)
-    for i, arg in enumerate(args):
-        name, equals, value = arg.partition("=")
-        if name in RENAMED:
-            warnings.warn(f"{name} is now called {RENAMED[name]}; the next version will not know {name}", stacklevel=2)
-            args[i] = RENAMED[name] + equals + value
-    return args
 
 
 def default_config(name: str) -> TrainConfig:

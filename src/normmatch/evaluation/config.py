@@ -19,7 +19,7 @@ class EvalConfig:
     split: str = "test"
     """train, val or test"""
     pairs: int = 1000
-    """pairs a class; a dataset that comes with pairs uses those"""
+    """pairs per class; a dataset that comes with pairs uses those"""
     seed: int = 0
     """fixes the pairs and the jitter"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
@@ -29,13 +29,13 @@ class EvalConfig:
     gray: bool = False
     """show the network gray pictures: what the places of the keypoints alone give away"""
     calibrate: bool = False
-    """choose the score below which a match is none by the best F1 on the split val, and write it into the weights"""
+    """choose the score below which matches are dropped, by the best F1 on the split val; write it into the weights"""
     predictions: tuple[Path, ...] = ()
-    """score these files of predictions, which --out wrote, instead of asking networks"""
+    """score these files of predictions, which --out wrote; no network is run"""
     worst: int = 0
-    """draw so many of the worst pairs, and say what they have in common"""
+    """draw this many of the worst pairs, and show what they have in common"""
     grid: int | None = None
-    """hpatches, and synthetic from your own images: keypoints a side"""
+    """hpatches, and synthetic from your own images: keypoints per side"""
     magnitude: tuple[float, float] | None = None
     """synthetic from your own images: how far their corners move, as shares of half a side"""
     only: tuple[str, ...] = ()

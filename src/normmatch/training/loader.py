@@ -61,9 +61,17 @@ class TrainData:
 
 
 def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None, fabric: Fabric) -> TrainData:
+    """The training batches of a split, and where their images come from."""
+    batches = make_batches(config, split, frozen)
+    if frozen:
+        return TrainData(batches, None, frozen)
+    return TrainData(batches, split, images_on_device(split, fabric.device))
+
+
+def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None = None) -> TrainBatches:
     """The training batches of a split, or of what a frozen backbone has seen in it."""
     most = max(len(item.names) for item in split.objects)
-    batches = TrainBatches(
+    return TrainBatches(
         frozen.split if frozen else split,
         config.batch_size,
         config.seed,
@@ -73,9 +81,6 @@ def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures 
         points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
         table=frozen.table if frozen else None,
     )
-    if frozen:
-        return TrainData(batches, None, frozen)
-    return TrainData(batches, split, images_on_device(split, fabric.device))
 
 
 def images_on_device(split: PreparedSplit, device: torch.device) -> ImagesOnDevice | None:

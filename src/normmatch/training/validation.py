@@ -7,7 +7,7 @@ from normmatch.datasets.pairs import PairList, sample_pair_list
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predict import predict
 from normmatch.evaluation.predictions import Predictions
 from normmatch.model.network import NormMatch
@@ -22,7 +22,7 @@ class Validation:
 
     split: PreparedSplit
     pairs: PairList
-    features: FeatureBank | None = None  # what a frozen backbone sees, kept after the first time
+    features: FeatureCache | None = None  # of a frozen backbone, kept after the first time
 
 
 def make_validation(config: TrainConfig, split: PreparedSplit) -> Validation:
@@ -35,9 +35,9 @@ def validate(model: NormMatch, validation: Validation, config: TrainConfig) -> P
     """The matches of a network on the validation pairs."""
     split, pairs = validation.split, validation.pairs
     try:
-        features = validation.features or FeatureBank(model, [(split, pairs.pairs)], progress=False)
+        features = validation.features or FeatureCache(model, [(split, pairs.pairs)], progress=False)
     except OSError as error:
         raise DataError(vanished(error)) from error
     if not config.backbone_lr:
         validation.features = features
-    return predict(model, split, pairs, sampling=config.data.sampling, progress=False, bank=features)
+    return predict(model, split, pairs, sampling=config.data.sampling, progress=False, cache=features)

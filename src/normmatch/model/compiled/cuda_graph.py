@@ -1,7 +1,7 @@
 """CUDA graphs: a function's kernels recorded once and launched as one, where launching them one by one is the limit.
 
-`CudaGraphs` is for inference: any shapes, results that stay. `RecordedStep` is for training: one shape, results that the
-next step overwrites. Both are a `Recording` and what is put before and behind it.
+`CudaGraphs` is for inference: any shapes, results that stay. `RecordedStep` is for training: one shape, results that
+the next step overwrites. Both are a `Recording` and what is put before and behind it.
 """
 
 import threading
