@@ -25,7 +25,7 @@ from normmatch.datasets.types import KeypointPair
 from normmatch.geometry import crop_keypoints, resize_crop
 from normmatch.model.sampling import sample
 from normmatch.model.transformer import NormalizedLayer, UnitLinear
-from normmatch.training.augmentation import fit_plan, make_plan, paint
+from normmatch.training.augmentation import draw_params, fit_params, render
 from normmatch.training.losses import MatchingLoss
 from tests.command_line import run
 
@@ -118,7 +118,7 @@ def test_promise_2_pairs_are_shown_shuffled_on_both_sides() -> None:
     assert pair.names0 != names
     assert pair.names1 != names
     assert pair.names0 != pair.names1
-    np.testing.assert_array_equal(pair.keypoints1[pair.matches0], pair.keypoints0)
+    np.testing.assert_array_equal(pair.keypoints1[pair.gt_matches0], pair.keypoints0)
 
 
 # ------------------------------------------------------------------------------------------------------------ promise 3
@@ -209,15 +209,15 @@ def test_promise_4_augmentation_agrees_with_sampling(change: dict[str, float]) -
         rng = np.random.default_rng(seed)
         keypoints = rng.uniform(20, SIZE - 20, (2, 1, names, 2)).astype(np.float32)
         swap = np.arange(names)[None] ^ 1  # neighbours are left and right
-        plan = make_plan(rng, replace(off, **change), 1, SIZE)
-        plan, moved, _ = fit_plan(plan, keypoints, np.ones((2, 1, names), bool), swap, SIZE)
-        assert plan.flip.all() == ("flip" in change)
+        params = draw_params(rng, replace(off, **change), 1, SIZE)
+        params, moved, _ = fit_params(params, keypoints, np.ones((2, 1, names), bool), swap, SIZE)
+        assert params.flip.all() == ("flip" in change)
         image = torch.zeros(3, SIZE, SIZE)
         image[:2] = torch.from_numpy(ruler(SIZE, SIZE)).permute(2, 0, 1)
-        painted = paint(image.repeat(2, 1, 1, 1) * 255 / SIZE, plan.tensors()) * SIZE  # (2, 3, S, S)
+        rendered = render(image.repeat(2, 1, 1, 1) * 255 / SIZE, params.tensors()) * SIZE  # (2, 3, S, S)
         for side in (0, 1):
-            found = read(painted[side].permute(1, 2, 0).numpy(), moved[side, 0])[:, :2]
-            source = keypoints[side, 0][swap[0]] if plan.flip[side] else keypoints[side, 0]  # the name has changed
+            found = read(rendered[side].permute(1, 2, 0).numpy(), moved[side, 0])[:, :2]
+            source = keypoints[side, 0][swap[0]] if params.flip[side] else keypoints[side, 0]  # the name has changed
             np.testing.assert_allclose(found, source, atol=0.02)
 
 

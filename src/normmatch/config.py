@@ -213,8 +213,8 @@ class TrainConfig:
     """what the backbone's rate is multiplied with from layer to layer, from the last one back; 1 is the same for all"""
     freeze: int = 0
     """how many of a ViT's first blocks are not trained, to save time"""
-    views: int = 0
-    """with a frozen backbone, how often each object is seen before training, not in its steps: fast without a GPU"""
+    frozen_copies: int = 0
+    """with a frozen backbone, augmented copies of each object to encode once, before training: fast without a GPU"""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's momenta"""
     weight_decay: float = 0.0
@@ -259,11 +259,23 @@ class TrainConfig:
         for name in (*counts, "keep"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        for name in ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed", "views", "freeze"):
+        for name in (
+            "lr",
+            "backbone_lr",
+            "weight_decay",
+            "warmup",
+            "clip",
+            "minutes",
+            "seed",
+            "frozen_copies",
+            "freeze",
+        ):
             if not getattr(self, name) >= 0:  # NaN is not either
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
-        if self.views and self.backbone_lr:
-            raise ConfigError(f"views is {self.views}, but that needs a frozen backbone; expected backbone_lr 0")
+        if self.frozen_copies and self.backbone_lr:
+            raise ConfigError(
+                f"frozen_copies is {self.frozen_copies}, but that needs a frozen backbone; expected backbone_lr 0"
+            )
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay is {self.layer_decay}, expected a number above 0 and up to 1")
         if not 0 <= self.average < 1:

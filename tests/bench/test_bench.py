@@ -36,7 +36,7 @@ from normmatch.model.compiled.compile import FastNetwork
 from normmatch.model.network import MatchingHead
 from normmatch.model.transformer import Attention, attend
 from normmatch.training import loader
-from normmatch.training.step import TrainStep
+from normmatch.training.loop import NetworkWithLosses
 
 CPU = torch.device("cpu")
 STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "transformer", "Sinkhorn and decoding"]
@@ -182,7 +182,7 @@ def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatc
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(TrainStep, "forward", full)
+    monkeypatch.setattr(NetworkWithLosses, "forward", full)
     with pytest.raises(DeviceError, match="cpu has too little memory for 2 pairs per step"):
         bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
 

@@ -1,5 +1,6 @@
 """`normmatch train` on a folder of a user's own: from a CSV to a network that `normmatch match` takes."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_without_a_compiler_training_goes_on(
     [
         ("--steps 0", "steps is 0, expected a whole number of at least 1"),
         ("--lr nan", "lr is nan, expected a number of at least 0"),
-        ("--views 1", "views is 1, but that needs a frozen backbone; expected backbone_lr 0"),
+        ("--frozen-copies 1", "frozen_copies is 1, but that needs a frozen backbone; expected backbone_lr 0"),
         ("--data.workers -1", "data.workers is -1, expected a number of at least 0"),
         ("--model.dim 7", "dim"),
     ],
@@ -82,6 +83,18 @@ def test_settings_that_cannot_be_are_one_sentence(
     assert sentence in err
     assert err.count("\n") == 1
     assert "Error parsing" not in err
+
+
+@pytest.mark.parametrize("option", ["--views 1", "--views=1"])
+def test_an_option_by_its_old_name_is_understood_with_a_warning(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_folder(4)
+    code, _, err = run(capsys, "train", "tiny", "--out", "run", *OPTIONS.split(), "--backbone-lr", 0, *option.split())
+    assert code == 0
+    assert "--views is called --frozen-copies now; the next version will not know it." in err
+    assert json.loads(Path("run/config.json").read_text())["frozen_copies"] == 1
 
 
 def test_other_complaints_are_still_heard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

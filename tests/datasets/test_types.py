@@ -37,7 +37,7 @@ def test_make_pair_keeps_and_matches_names(sampling: str, names0: str, names1: s
         for side, item in ((0, split.objects[0]), (1, split.objects[1])):
             names, keypoints = (pair.names0, pair.keypoints0) if side == 0 else (pair.names1, pair.keypoints1)
             np.testing.assert_array_equal(keypoints, item.keypoints[[item.names.index(name) for name in names]])
-        for name, match in zip(pair.names0, pair.matches0, strict=True):
+        for name, match in zip(pair.names0, pair.gt_matches0, strict=True):
             assert (match == -1) if name not in pair.names1 else (pair.names1[match] == name)
         orders.add((pair.names0, pair.names1))
     assert len({order[0] for order in orders}) > 1
@@ -48,7 +48,7 @@ def test_make_pair_keeps_and_matches_names(sampling: str, names0: str, names1: s
 def test_make_pair_without_shared_names_is_empty() -> None:
     pair = make_pair(split_of(prepared("cat", "ab"), prepared("cat", "cd")), 0, 1, np.random.default_rng(0))
     assert pair.keypoints0.shape == (0, 2)
-    assert pair.matches0.shape == (0,)
+    assert pair.gt_matches0.shape == (0,)
     assert collate([pair])["mask0"].sum() == 0
 
 
@@ -71,10 +71,10 @@ def test_collate_pads_and_masks() -> None:
             np.testing.assert_array_equal(batch["adjacency" + side][b, :k, :k], delaunay(xy))
             assert not batch["adjacency" + side][b, k:].any()
             assert not batch["adjacency" + side][b, :, k:].any()
-    assert batch["matches0"].dtype == torch.int64
+    assert batch["gt_matches0"].dtype == torch.int64
     for b, pair in enumerate(pairs):
-        np.testing.assert_array_equal(batch["matches0"][b, : len(pair.matches0)], pair.matches0)
-        assert (batch["matches0"][b, len(pair.matches0) :] == -1).all()
+        np.testing.assert_array_equal(batch["gt_matches0"][b, : len(pair.gt_matches0)], pair.gt_matches0)
+        assert (batch["gt_matches0"][b, len(pair.gt_matches0) :] == -1).all()
     assert batch["index0"].tolist() == [0, 2]
     assert batch["index1"].tolist() == [1, 0]
 

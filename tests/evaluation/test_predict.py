@@ -45,9 +45,9 @@ def test_encoding_once_equals_matching_each_pair_alone(
         images = [read_images(split, batch[f"index{i}"].numpy()).float() / 255 for i in "01"]
         with torch.inference_mode():
             output = model({**batch, "image0": images[0], "image1": images[1]})
-        known = batch["matches0"] >= 0
+        known = batch["gt_matches0"] >= 0
         assert predictions.total[k] == known.sum()
-        assert predictions.correct[k] == (known & (output["matches0"] == batch["matches0"])).sum()
+        assert predictions.correct[k] == (known & (output["matches0"] == batch["gt_matches0"])).sum()
 
 
 def test_batch_size_changes_nothing(model: NormMatch, split: PreparedSplit, pair_list: PairList) -> None:
@@ -62,7 +62,7 @@ def test_a_model_that_knows_scores_everything(
     split: PreparedSplit, pair_list: PairList, monkeypatch: pytest.MonkeyPatch, model: NormMatch
 ) -> None:
     monkeypatch.setattr(
-        model, "match", lambda data: {"matches0": data["matches0"], "matching_scores0": data["mask0"].float()}
+        model, "match", lambda data: {"matches0": data["gt_matches0"], "matching_scores0": data["mask0"].float()}
     )
     assert set(predict(model, split, pair_list, progress=False).accuracy().values()) == {1.0}
 
@@ -77,7 +77,7 @@ def test_one_to_one_never_uses_a_point_twice(
         return {
             "log_assignment": scores.masked_fill(~valid, -torch.inf),
             "similarity": scores,
-            "matches0": torch.zeros_like(data["matches0"]),
+            "matches0": torch.zeros_like(data["gt_matches0"]),
             "matching_scores0": torch.ones(data["mask0"].shape),
         }
 
@@ -143,7 +143,7 @@ def test_an_overflow_is_said(model: NormMatch, split: PreparedSplit) -> None:
 def test_jitter_moves_points_and_nothing_else(split: PreparedSplit, pair_list: PairList) -> None:
     plain, little, much = (replace(pair_list, jitter=sigma).pair(split, 2) for sigma in (0.0, 1.0, 3.0))
     assert plain.names0 == little.names0
-    np.testing.assert_array_equal(plain.matches0, much.matches0)
+    np.testing.assert_array_equal(plain.gt_matches0, much.gt_matches0)
     np.testing.assert_allclose(
         3 * (little.keypoints1 - plain.keypoints1), much.keypoints1 - plain.keypoints1, atol=1e-4
     )
@@ -164,7 +164,7 @@ def test_the_record_tells_what_was_shown(model: NormMatch, split: PreparedSplit,
         assert tuple(predictions.words[i] for i in predictions.names0[rows0]) == pair.names0
         assert tuple(predictions.words[i] for i in predictions.names1[rows1]) == pair.names1
         np.testing.assert_array_equal(predictions.keypoints1[rows1], pair.keypoints1)
-        np.testing.assert_array_equal(predictions.truth0[rows0], pair.matches0)
+        np.testing.assert_array_equal(predictions.truth0[rows0], pair.gt_matches0)
         assert predictions.labels[k] == pair.label
     assert (predictions.truth0 < 0).any()
     assert predictions.scores0.min() >= 0

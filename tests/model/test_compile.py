@@ -43,8 +43,8 @@ class FlatHead(nn.Module):
             return self.head(features0, features1, points)
         output = self.head.describe(features0, features1, points)
         here = torch.arange(POINTS).expand(BATCH, POINTS)
-        matches0 = torch.where(mask0 & mask1, here, -1)  # by number: any truth does
-        return self.loss(output, {**points, "matches0": matches0})
+        gt_matches0 = torch.where(mask0 & mask1, here, -1)  # by number: any truth does
+        return self.loss(output, {**points, "gt_matches0": gt_matches0})
 
 
 @pytest.fixture(autouse=True)

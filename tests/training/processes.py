@@ -22,13 +22,16 @@ from safetensors.torch import load_file
 from normmatch import weights as pretrained
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import NormMatchError
 from normmatch.model.network import NormMatch
-from normmatch.training import checkpoint, loop
-from normmatch.training.log import Journal
+from normmatch.training import checkpoint, loop, validation
+from normmatch.training.log import TrainingLog
+from normmatch.training.run import train
 
 SIZE = 64
-SPLITS = {name: drawn.make(4, SIZE, seed=0, split=name) for name in ("train", "val")}
+Splits = dict[str, PreparedSplit] | None
+SPLITS: Splits = {name: drawn.make(4, SIZE, seed=0, split=name) for name in ("train", "val")}
 
 
 def config(out: Path, **changes: Any) -> TrainConfig:
@@ -61,7 +64,7 @@ def half_written(tensors: Any, path: Path, metadata: Any) -> None:
     die()
 
 
-def half_a_line(self: Journal, line: dict[str, Any]) -> None:
+def half_a_line(self: TrainingLog, line: dict[str, Any]) -> None:
     with self.file.open("a") as file:
         file.write(json.dumps(line)[:10])
     die()
@@ -69,33 +72,33 @@ def half_a_line(self: Journal, line: dict[str, Any]) -> None:
 
 MOMENTS: dict[str, Callable[[], object]] = {
     "in the first step": lambda: on_call(torch.optim.AdamW, "step", 1, die),
-    "after a step, before it is saved": lambda: on_call(loop.Trainer, "save", 1, die),
+    "after a step, before it is saved": lambda: on_call(loop, "save", 1, die),
     "in the first checkpoint": lambda: on_call(checkpoint, "save_file", 1, half_written),
     "in the second checkpoint": lambda: on_call(checkpoint, "save_file", 2, half_written),
     "before an old checkpoint goes": lambda: on_call(checkpoint, "all_in", 3, die),
-    "in a line of the log": lambda: on_call(Journal, "write", 2, half_a_line),
-    "in a validation": lambda: on_call(loop, "predict", 1, die),
+    "in a line of the log": lambda: on_call(TrainingLog, "write", 2, half_a_line),
+    "in a validation": lambda: on_call(validation, "predict", 1, die),
     "before the model is written": lambda: on_call(NormMatch, "save_pretrained", 1, die),
     "in the model": lambda: on_call(pretrained, "save_file", 1, half_written),
 }
 
 
-def fork(run: TrainConfig, prepare: Callable[[], object] = lambda: None) -> int:
+def fork(settings: TrainConfig, prepare: Callable[[], object] = lambda: None, splits: Splits = SPLITS) -> int:
     """Train in a fork; its process number."""
     sys.stdout.flush()
     child = os.fork()
     if child:
         return child
     os.setsid()
-    sys.stdout = sys.stderr = (run.out.parent / f"{run.out.name}.txt").open("a")
+    sys.stdout = sys.stderr = (settings.out.parent / f"{settings.out.name}.txt").open("a")
     try:
         prepare()
-        loop.train(run, SPLITS)
+        train(settings, splits)
         code = 0
     except SystemExit as error:
         code = int(error.code or 0)
     except NormMatchError as error:
-        (run.out.parent / f"{run.out.name}.error").write_text(str(error))
+        (settings.out.parent / f"{settings.out.name}.error").write_text(str(error))
         code = 2
     sys.stdout.flush()
     os._exit(code)
@@ -130,12 +133,12 @@ def told(folder: Path) -> dict[str, Any]:
     """SIGTERM to the run and its loader's process, after which it is resumed."""
     out = folder / "told"
     run = config(out, steps=6, data=DataConfig(name="synthetic", workers=1))
-    child = fork(run, lambda: on_call(loop.Trainer, "_train_step", 3, lambda *_: time.sleep(60)))
+    child = fork(run, lambda: on_call(loop, "step", 3, lambda *_, **__: time.sleep(60)))
     while not (out / "log.jsonl").exists() or len(log(out)) < 3:  # two steps and a validation
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     wait(child)
-    child = fork(replace(run, resume=True), lambda: on_call(loop.Trainer, "_log", 1, lambda *_: signal_group()))
+    child = fork(replace(run, resume=True), lambda: on_call(TrainingLog, "write_step", 1, lambda *_: signal_group()))
     code, saved = wait(child), [path.name for path in checkpoint.all_in(out)]
     return {
         "code": code,
@@ -145,10 +148,9 @@ def told(folder: Path) -> dict[str, Any]:
     }
 
 
-def signal_group() -> str:
+def signal_group() -> None:
     os.killpg(0, signal.SIGTERM)
     time.sleep(0.1)
-    return ""
 
 
 def full_disk(folder: Path) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def full_disk(folder: Path) -> dict[str, Any]:
     out = folder / "full"
 
     def prepare() -> None:
-        on_call(loop.Trainer, "_validate", 1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
+        on_call(loop, "validate_when_due", 3, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
 
     code = wait(fork(config(out), prepare))
     left = sorted(path.name for path in out.iterdir())
@@ -165,14 +167,14 @@ def full_disk(folder: Path) -> dict[str, Any]:
     return {"code": code, "error": error, "left": left, "end": end, "same": same(out, folder / "whole")}
 
 
-def fork_pair(run: TrainConfig) -> list[int]:
+def fork_pair(run: TrainConfig, splits: Splits = SPLITS) -> list[int]:
     """Two processes that train together, as torchrun would start them."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     shared = {"TORCHELASTIC_RUN_ID": "test", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
     shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     ranks = [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-    return [fork(run, lambda rank=rank: os.environ.update(rank)) for rank in ranks]  # type: ignore[misc]
+    return [fork(run, lambda rank=rank: os.environ.update(rank), splits) for rank in ranks]  # type: ignore[misc]
 
 
 def pair(folder: Path) -> dict[str, Any]:
@@ -196,8 +198,9 @@ def told_pair(folder: Path) -> dict[str, Any]:
         time.sleep(0.05)
     os.kill(children[1], signal.SIGTERM)
     codes = [wait(child) for child in children]
-    saved = checkpoint.load_newest(out)
-    assert saved is not None
+    newest = checkpoint.find_newest(out)
+    assert newest is not None
+    saved = checkpoint.load(newest)
     end = wait(fork(replace(run, resume=True, minutes=1e-9)))
     return {"codes": codes, "steps": [saved["step"], log(out)[-1]["step"]], "end": end}
 
@@ -213,10 +216,21 @@ def full_disk_pair(folder: Path) -> dict[str, Any]:
     return {"codes": codes}
 
 
+def unprepared_pair(folder: Path) -> dict[str, Any]:
+    """Two processes on data that nobody has prepared yet, and on data that cannot be prepared."""
+    drawn.write(folder / "data", 4, SIZE, seed=0)
+    model = replace(PRESETS["tiny"], backbone="test_vit", image_size=SIZE, dim=16)
+    run = config(folder / "fresh", model=model, data=DataConfig("synthetic", folder / "data", workers=0), steps=1)
+    codes = [wait(child) for child in fork_pair(run, None)]
+    run = replace(run, out=folder / "none", data=DataConfig("folder", folder / "no_data", workers=0))
+    refused = [wait(child) for child in fork_pair(run, None)]
+    return {"codes": codes, "refused": refused, "left": run.out.exists()}
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     place = Path(sys.argv[1])
     assert wait(fork(config(place / "whole"))) == 0
-    scenarios = (killed, told, full_disk, pair, told_pair, full_disk_pair)
+    scenarios = (killed, told, full_disk, pair, told_pair, full_disk_pair, unprepared_pair)
     print(json.dumps({scenario.__name__: scenario(place) for scenario in scenarios}))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from normmatch.config import AugmentConfig
 from normmatch.errors import ConfigError
-from normmatch.training.augmentation import Plan, covered, fit_plan, make_plan, move_keypoints, paint
+from normmatch.training.augmentation import AugmentParams, covered, draw_params, fit_params, move_keypoints, render
 
 SIZE = 64
 OFF = AugmentConfig(affine=0, photometric=0, flip=0, mixup=0, cutmix=0, erase=0)
@@ -43,36 +43,36 @@ def centroid(image: torch.Tensor) -> np.ndarray:
     return np.array([(weight.sum(0) * centre).sum() / weight.sum(), (weight.sum(1) * centre).sum() / weight.sum()])
 
 
-def painted_dots(config: AugmentConfig, seed: int) -> tuple[Plan, np.ndarray, np.ndarray, np.ndarray]:
+def rendered_dots(config: AugmentConfig, seed: int) -> tuple[AugmentParams, np.ndarray, np.ndarray, np.ndarray]:
     """One pair: two red dots in image 0, green ones in image 1. Column 0 is L_Eye, column 1 R_Eye in both."""
     rng = np.random.default_rng(seed)
     keypoints = rng.uniform(14, SIZE - 14, (2, 1, 2, 2)).astype(np.float32)
-    plan = make_plan(rng, config, 1, SIZE)
+    params = draw_params(rng, config, 1, SIZE)
     # one point has to be left over, so that there is something to see of coverings
-    plan, moved, present = fit_plan(plan, keypoints, np.ones((2, 1, 2), bool), np.array([[1, 0]]), SIZE, fewest=1)
-    return plan, keypoints, moved, present
+    params, moved, present = fit_params(params, keypoints, np.ones((2, 1, 2), bool), np.array([[1, 0]]), SIZE, fewest=1)
+    return params, keypoints, moved, present
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_the_dot_is_where_the_moved_keypoint_says(name: str) -> None:
     found = 0
     for seed in range(15):
-        plan, keypoints, moved, present = painted_dots(EACH[name], seed)
-        for column in (0, 1):  # paint the point of one name at a time
-            source = [1 - column if flip else column for flip in plan.flip]
+        params, keypoints, moved, present = rendered_dots(EACH[name], seed)
+        for column in (0, 1):  # draw the point of one name at a time
+            source = [1 - column if flip else column for flip in params.flip]
             images = np.stack([dotted(keypoints[side, 0, [source[side]]], channel=side) for side in (0, 1)])
-            painted = paint(torch.from_numpy(images), plan.tensors())
+            rendered = render(torch.from_numpy(images), params.tensors())
             for side in (0, 1):
-                if present[side, 0, column] and near_box(plan, side, moved[side, 0, column]) > 5:
-                    np.testing.assert_allclose(centroid(painted[side, side]), moved[side, 0, column], atol=0.5)
+                if present[side, 0, column] and near_box(params, side, moved[side, 0, column]) > 5:
+                    np.testing.assert_allclose(centroid(rendered[side, side]), moved[side, 0, column], atol=0.5)
                     found += 1
     assert found >= 30  # of 60
 
 
-def near_box(plan: Plan, image: int, point: np.ndarray) -> float:
+def near_box(params: AugmentParams, image: int, point: np.ndarray) -> float:
     """Distance of a point to the nearest edge of a covered box or of the image; a dot cut in two has no true centre."""
     gaps = [*point, *(SIZE - point)]
-    for box in (plan.cut[image], plan.erase[image]):
+    for box in (params.cut[image], params.erase[image]):
         if box[0] < box[2]:
             outside = np.maximum(np.maximum(box[:2] - point, point - box[2:]), 0)
             gaps.append(np.hypot(*outside))
@@ -83,91 +83,91 @@ def near_box(plan: Plan, image: int, point: np.ndarray) -> float:
 def test_covered_keypoints_are_not_to_be_seen(name: str) -> None:
     hidden = 0
     for seed in range(60):
-        plan, keypoints, moved, present = painted_dots(replace(EACH[name], cover_area=(0.1, 0.4)), seed)
+        params, keypoints, moved, present = rendered_dots(replace(EACH[name], cover_area=(0.1, 0.4)), seed)
         images = np.stack([dotted(keypoints[side, 0], channel=side) for side in (0, 1)])
-        painted = paint(torch.from_numpy(images), plan.tensors())
-        boxes = plan.cut if name == "cutmix" else plan.erase
+        rendered = render(torch.from_numpy(images), params.tensors())
+        boxes = params.cut if name == "cutmix" else params.erase
         under = covered(boxes, moved[:, 0])  # (2, 2): side, column
         np.testing.assert_array_equal(~present[:, 0], [under.any(0)] * 2)
         for side, column in np.argwhere(under):
             x, y = moved[side, 0, column].astype(int)
             assert images[side, side, y, x] > 200
-            assert painted[side, side, y, x] < 0.2
+            assert rendered[side, side, y, x] < 0.2
             hidden += 1
     assert hidden > 5
 
 
 def test_covered_means_the_pixel_under_the_point() -> None:
     rng = np.random.default_rng(0)
-    plan = make_plan(rng, replace(OFF, erase=1, cover_area=(0.1, 0.4)), 8, SIZE)
+    params = draw_params(rng, replace(OFF, erase=1, cover_area=(0.1, 0.4)), 8, SIZE)
     images = torch.from_numpy(rng.integers(0, 256, (16, 3, SIZE, SIZE)).astype(np.uint8))
-    changed = ((paint(images, plan.tensors()) - images / 255).abs() > 1e-3).any(1).numpy()  # (M, S, S)
+    changed = ((render(images, params.tensors()) - images / 255).abs() > 1e-3).any(1).numpy()  # (M, S, S)
     points = rng.uniform(0, SIZE, (16, 500, 2)).astype(np.float32)
     x, y = points.astype(int).transpose(2, 0, 1)
-    np.testing.assert_array_equal(covered(plan.erase, points), changed[np.arange(16)[:, None], y, x])
+    np.testing.assert_array_equal(covered(params.erase, points), changed[np.arange(16)[:, None], y, x])
 
 
 def test_boxes_have_the_area_asked_for_and_lie_inside() -> None:
-    plan = make_plan(np.random.default_rng(0), replace(OFF, cutmix=1, cover_area=(0.1, 0.2)), 500, 378)
-    extent = plan.cut[:, 2:] - plan.cut[:, :2]
-    assert plan.cut.min() >= 0
-    assert plan.cut.max() <= 378
+    params = draw_params(np.random.default_rng(0), replace(OFF, cutmix=1, cover_area=(0.1, 0.2)), 500, 378)
+    extent = params.cut[:, 2:] - params.cut[:, :2]
+    assert params.cut.min() >= 0
+    assert params.cut.max() <= 378
     area = extent.prod(1) / 378**2
     assert 0.098 < area.min() < 0.11
     assert 0.19 < area.max() < 0.202
-    assert (plan.erase == 0).all()
+    assert (params.erase == 0).all()
 
 
-def test_neutral_plan_changes_no_pixel() -> None:
+def test_neutral_augment_changes_no_pixel() -> None:
     images = torch.randint(0, 256, (4, 3, SIZE, SIZE), dtype=torch.uint8)
-    plan = make_plan(np.random.default_rng(0), OFF, 2, SIZE)
-    torch.testing.assert_close(paint(images, plan.tensors()), images / 255, atol=1e-4, rtol=0)
+    params = draw_params(np.random.default_rng(0), OFF, 2, SIZE)
+    torch.testing.assert_close(render(images, params.tensors()), images / 255, atol=1e-4, rtol=0)
 
 
 def test_flip_is_the_mirror_image() -> None:
     images = torch.randint(0, 256, (4, 3, SIZE, SIZE), dtype=torch.uint8)
-    plan = make_plan(np.random.default_rng(0), EACH["flip"], 2, SIZE)
-    torch.testing.assert_close(paint(images, plan.tensors()), images.flip(-1) / 255, atol=1e-4, rtol=0)
+    params = draw_params(np.random.default_rng(0), EACH["flip"], 2, SIZE)
+    torch.testing.assert_close(render(images, params.tensors()), images.flip(-1) / 255, atol=1e-4, rtol=0)
     points = np.array([[[10.0, 20.0]]] * 4, np.float32)
-    np.testing.assert_allclose(move_keypoints(plan, points, SIZE), [[[SIZE - 10, 20]]] * 4, atol=1e-4)
+    np.testing.assert_allclose(move_keypoints(params, points, SIZE), [[[SIZE - 10, 20]]] * 4, atol=1e-4)
 
 
 def test_everything_stays_between_black_and_white() -> None:
     config = AugmentConfig(gain=1.0, flip=0.5, mixup=1, cutmix=0.5, erase=0.5)
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.choice([0, 255], (32, 3, SIZE, SIZE)).astype(np.uint8))
-    painted = paint(images, make_plan(rng, config, 16, SIZE).tensors())
-    assert painted.dtype == torch.float32
-    assert painted.shape == images.shape
-    assert painted.min() >= 0
-    assert painted.max() <= 1
-    assert painted.std() > 0.05
+    rendered = render(images, draw_params(rng, config, 16, SIZE).tensors())
+    assert rendered.dtype == torch.float32
+    assert rendered.shape == images.shape
+    assert rendered.min() >= 0
+    assert rendered.max() <= 1
+    assert rendered.std() > 0.05
 
 
 def test_mixup_has_the_share_it_says() -> None:
-    plan = make_plan(np.random.default_rng(0), replace(OFF, mixup=1, mixup_share=(0.7, 0.7)), 1, SIZE)
+    params = draw_params(np.random.default_rng(0), replace(OFF, mixup=1, mixup_share=(0.7, 0.7)), 1, SIZE)
     images = torch.stack([torch.full((3, SIZE, SIZE), value, dtype=torch.uint8) for value in (255, 0)])
-    painted = paint(images, plan.tensors())
-    torch.testing.assert_close(painted.mean((1, 2, 3)), torch.tensor([0.7, 0.3]))
+    rendered = render(images, params.tensors())
+    torch.testing.assert_close(rendered.mean((1, 2, 3)), torch.tensor([0.7, 0.3]))
 
 
 def test_partner_is_of_another_pair() -> None:
-    plan = make_plan(np.random.default_rng(0), OFF, 5, SIZE)
-    assert (plan.partner % 5 != np.arange(10) % 5).all()
-    many = np.concatenate([make_plan(np.random.default_rng(s), OFF, 5, SIZE).partner for s in range(50)])
+    params = draw_params(np.random.default_rng(0), OFF, 5, SIZE)
+    assert (params.partner % 5 != np.arange(10) % 5).all()
+    many = np.concatenate([draw_params(np.random.default_rng(s), OFF, 5, SIZE).partner for s in range(50)])
     assert set(many.tolist()) == set(range(10))
 
 
 @pytest.mark.parametrize("field", ["affine", "photometric", "flip", "mixup", "cutmix", "erase"])
 def test_each_has_a_probability_of_its_own(field: str) -> None:
-    plan = make_plan(np.random.default_rng(0), replace(OFF, **{field: 0.3}), 2000, SIZE)
+    params = draw_params(np.random.default_rng(0), replace(OFF, **{field: 0.3}), 2000, SIZE)
     done = {
-        "affine": (plan.affine != np.eye(2, 3)).any((1, 2)),
-        "photometric": (plan.light != 1).any(1),
-        "flip": plan.flip,
-        "mixup": plan.share != 1,
-        "cutmix": plan.cut.any(1),
-        "erase": plan.erase.any(1),
+        "affine": (params.affine != np.eye(2, 3)).any((1, 2)),
+        "photometric": (params.light != 1).any(1),
+        "flip": params.flip,
+        "mixup": params.share != 1,
+        "cutmix": params.cut.any(1),
+        "erase": params.erase.any(1),
     }
     for key, value in done.items():
         assert value.mean() == (0 if key != field else pytest.approx(0.3, abs=0.03))
@@ -175,25 +175,27 @@ def test_each_has_a_probability_of_its_own(field: str) -> None:
 
 def test_affine_is_changed_no_more_than_its_points_need() -> None:
     rng = np.random.default_rng(0)
-    plan = make_plan(rng, EACH["affine"], 50, SIZE)
+    params = draw_params(rng, EACH["affine"], 50, SIZE)
     present, swap = np.ones((2, 50, 4), bool), np.tile(np.arange(4), (50, 1))
     middle = rng.uniform(24, 40, (2, 50, 4, 2)).astype(np.float32)
-    np.testing.assert_allclose(fit_plan(plan, middle, present, swap, SIZE)[0].affine, plan.affine, atol=1e-6)
+    np.testing.assert_allclose(fit_params(params, middle, present, swap, SIZE)[0].affine, params.affine, atol=1e-6)
     corners = np.broadcast_to(np.array([[0, 0], [SIZE, 0], [0, SIZE], [SIZE, SIZE]], np.float32), middle.shape)
-    fitted, moved, _ = fit_plan(plan, corners, present, swap, SIZE)
+    fitted, moved, _ = fit_params(params, corners, present, swap, SIZE)
     extent = np.ptp(moved, axis=2).max(-1)  # (2, 50)
     assert (extent > 0.84 * SIZE).all()  # still as large as asked for, or as fits
     assert (np.abs(fitted.affine[:, 0, 1]) > 1e-4).all()  # and still turned
-    assert fit_plan(plan, corners, ~present, swap, SIZE)[0].affine == pytest.approx(plan.affine)  # no points at all
+    assert fit_params(params, corners, ~present, swap, SIZE)[0].affine == pytest.approx(
+        params.affine
+    )  # no points at all
 
 
 def test_flip_swaps_names() -> None:
     """Column 0 is L_Eye, column 1 R_Eye, column 2 Nose. Mirrored, the left eye is where a right eye would be."""
     keypoints = np.array([[10, 5], [40, 5], [20, 30]], np.float32)
     both = np.stack([keypoints, keypoints])[:, None]
-    plan = make_plan(np.random.default_rng(0), OFF, 1, SIZE)
-    plan = replace(plan, flip=np.array([True, False]))
-    fitted, moved, _ = fit_plan(plan, both, np.ones((2, 1, 3), bool), np.array([[1, 0, 2]]), SIZE)
+    params = draw_params(np.random.default_rng(0), OFF, 1, SIZE)
+    params = replace(params, flip=np.array([True, False]))
+    fitted, moved, _ = fit_params(params, both, np.ones((2, 1, 3), bool), np.array([[1, 0, 2]]), SIZE)
     np.testing.assert_allclose(moved[0, 0], [[SIZE - 40, 5], [SIZE - 10, 5], [SIZE - 20, 30]], atol=1e-4)
     np.testing.assert_allclose(moved[1, 0], keypoints, atol=1e-4)
     assert fitted.flip.tolist() == [True, False]
@@ -201,11 +203,11 @@ def test_flip_swaps_names() -> None:
 
 def test_no_flip_without_names_to_swap_or_without_enough_left() -> None:
     both = np.full((2, 2, 4, 2), 30, np.float32)
-    plan = replace(make_plan(np.random.default_rng(0), OFF, 2, SIZE), flip=np.array([True, True, False, False]))
+    params = replace(draw_params(np.random.default_rng(0), OFF, 2, SIZE), flip=np.array([True, True, False, False]))
     swap = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])  # the first pair has no left and right
     present = np.zeros((2, 2, 4), bool)
     present[:, :, [0, 2]] = True  # the second pair shows left points only: mirrored, image 0 would share none
-    fitted, _, left = fit_plan(plan, both, present, swap, SIZE)
+    fitted, _, left = fit_params(params, both, present, swap, SIZE)
     assert not fitted.flip.any()
     np.testing.assert_array_equal(left, present)
 
@@ -222,14 +224,14 @@ def test_a_pair_never_falls_below_the_fewest_points(seed: int, wild: bool, fewes
     present[:, :, :fewest] = True
     swap = np.tile([1, 0, 3, 2, 4, 5, 7, 6], (pairs, 1))
     swap[0] = np.arange(names)
-    plan, moved, left = fit_plan(make_plan(rng, config, pairs, SIZE), keypoints, present, swap, SIZE, fewest)
+    params, moved, left = fit_params(draw_params(rng, config, pairs, SIZE), keypoints, present, swap, SIZE, fewest)
     assert (left.all(0).sum(1) >= fewest).all()
     # exactly the names that are covered in either image have left both, and no point was taken out of the image
-    flip = plan.flip.reshape(2, pairs, 1)
+    flip = params.flip.reshape(2, pairs, 1)
     renamed = np.where(flip, np.take_along_axis(present, swap[None], 2), present)
     source = np.where(flip[..., None], np.take_along_axis(keypoints, swap[None, ..., None], 2), keypoints)
     flat = moved.reshape(-1, names, 2)
-    hidden = (covered(plan.cut, flat) | covered(plan.erase, flat)).reshape(2, pairs, names)
+    hidden = (covered(params.cut, flat) | covered(params.erase, flat)).reshape(2, pairs, names)
     np.testing.assert_array_equal(left, renamed & ~(renamed & hidden).any(0))
     gone = ((moved < 0) | (moved > SIZE)).any(-1) & ((source >= 0) & (source <= SIZE)).all(-1)
     assert not (gone & renamed).any()

@@ -7,11 +7,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from normmatch.annotations import Annotation
-from normmatch.bench.data import bench_data
 from normmatch.config import AugmentConfig
 from normmatch.datasets.types import PreparedSplit, Sampling
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.batches import ImageBank, TrainBatches, batch_images
+from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
 
 SIZE = 48
 NAMES = ("L_Eye", "R_Eye", "Nose", "L_Ear", "R_Ear", "Tail", "Chin", "L_Paw", "R_Paw")
@@ -59,8 +58,8 @@ def test_a_step_is_the_same_with_any_number_of_workers(split: PreparedSplit) -> 
 def test_augmentation_does_not_change_which_pairs_are_drawn(split: PreparedSplit) -> None:
     plain, augmented = TrainBatches(split, 8, seed=0), TrainBatches(split, 8, seed=0, augment=EVERYTHING)
     assert torch.equal(plain[3]["index0"], augmented[3]["index0"])
-    assert "plan_affine" in augmented[3]
-    assert "plan_affine" not in plain[3]
+    assert "augment_affine" in augmented[3]
+    assert "augment_affine" not in plain[3]
 
 
 @pytest.mark.parametrize("sampling", ["intersection", "inclusion", "all"])
@@ -82,11 +81,11 @@ def test_matches_are_the_same_names_in_the_pixels(split: PreparedSplit, sampling
                 red, green = (images[side][b, :2, y, x] * 255).round().long().tolist()
                 assert green == 20 + 6 * batch[f"index{side}"][b]  # the point is on its own object, not covered
                 name = (red - 20) // 20
-                mirrored = batch["plan_flip"][side * 16 + b]
+                mirrored = batch["augment_flip"][side * 16 + b]
                 flipped += int(mirrored)
                 seen[b, k] = mirror[name] if mirrored else name
             names.append(seen)
-        for b, row in enumerate(batch["matches0"].numpy()):
+        for b, row in enumerate(batch["gt_matches0"].numpy()):
             for k in np.flatnonzero(batch["mask0"][b]):
                 if row[k] >= 0:
                     assert names[0][b, k] == names[1][b, row[k]]
@@ -112,7 +111,7 @@ def test_covered_keypoints_leave_both_images(sampling: Sampling) -> None:
     batch = TrainBatches(split, 64, seed=0, sampling=sampling, augment=config)[0]
     count = batch["mask0"].sum(1)
     assert torch.equal(count, batch["mask1"].sum(1))
-    assert torch.equal(count, (batch["matches0"] >= 0).sum(1))
+    assert torch.equal(count, (batch["gt_matches0"] >= 0).sum(1))
     assert 2 <= count.min() < 6
     assert count.max() == 9
 
@@ -121,13 +120,13 @@ def test_noise_moves_the_points_and_nothing_else(split: PreparedSplit) -> None:
     still = AugmentConfig(affine=0, photometric=0, mixup=0)
     plain = TrainBatches(split, 64, seed=0, augment=still)[0]
     noisy = TrainBatches(split, 64, seed=0, augment=replace(still, noise=4.0))[0]
-    for key in ("index0", "index1", "mask0", "plan_affine"):
+    for key in ("index0", "index1", "mask0", "augment_affine"):
         assert torch.equal(plain[key], noisy[key])
     moved = []
     for i in "01":  # in another order, so by name
         for b in range(64):
-            for name in plain[f"names{i}"][b][plain[f"mask{i}"][b]]:
-                a, z = (x[f"keypoints{i}"][b][x[f"names{i}"][b] == name] for x in (plain, noisy))
+            for name in plain[f"name_ids{i}"][b][plain[f"mask{i}"][b]]:
+                a, z = (x[f"keypoints{i}"][b][x[f"name_ids{i}"][b] == name] for x in (plain, noisy))
                 moved.append((z - a).flatten())
     off = torch.stack(moved)
     assert off.mean(0).abs().max() < 0.3
@@ -181,7 +180,7 @@ def test_a_mirror_name_that_no_object_has_is_known() -> None:
     objects = [Annotation(f"{i}.jpg", names, keypoints, label="cat") for i in range(2)]
     split = PreparedSplit(np.zeros((2, SIZE, SIZE, 3), np.uint8), objects)
     batch = TrainBatches(split, 64, seed=0, augment=AugmentConfig(affine=0, flip=0.5))[0]
-    flip = batch["plan_flip"].view(2, 64)
+    flip = batch["augment_flip"].view(2, 64)
     # mirrored against unmirrored, only Nose and Tail have the same name
     assert batch["mask0"].sum(1).tolist() == torch.where(flip[0] != flip[1], 2, 4).tolist()
     assert 10 < (flip[0] != flip[1]).sum() < 54
@@ -192,14 +191,10 @@ def test_bank_and_batch_give_the_same_pixels(split: PreparedSplit, augment: Augm
     batch = TrainBatches(split, 4, seed=0, augment=augment, with_images=True)[0]
     assert batch["image0"].shape == (4, 3, SIZE, SIZE)
     assert batch["image0"].dtype == torch.uint8
-    carried, banked = batch_images(batch), batch_images(batch, ImageBank(split.images, "cpu"))
+    carried, banked = batch_images(batch), batch_images(batch, ImagesOnDevice(split.images, "cpu"))
     for side in (0, 1):
         assert carried[side].shape == (4, 3, SIZE, SIZE)
         assert torch.equal(carried[side], banked[side])
     if augment is None:
         source = split.images[batch["index1"].numpy()].transpose(0, 3, 1, 2) / 255
         np.testing.assert_allclose(carried[1].numpy(), source, atol=1e-6)
-
-
-def test_bench_counts_pairs(split: PreparedSplit) -> None:
-    assert bench_data(split, batch_size=4, workers=0, seconds=0.2) > 10

@@ -34,24 +34,22 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         "step-0000020.safetensors",
         "step-0000100.safetensors",
     ]
-    newest = checkpoint.load_newest(tmp_path)
-    assert newest is not None
-    assert newest["step"] == 100
+    assert checkpoint.find_newest(tmp_path) == tmp_path / "step-0000100.safetensors"
 
 
 def test_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
-    assert checkpoint.load_newest(tmp_path) is None
+    assert checkpoint.find_newest(tmp_path) is None
     for step in (5, 20):
         checkpoint.save(tmp_path / f"step-{step:07d}.safetensors", {"step": step}, keep=2)
     newest = tmp_path / "step-0000020.safetensors"
     newest.write_bytes(newest.read_bytes()[:20])
     with pytest.warns(UserWarning, match=r"step-0000020\.safetensors cannot be read .* goes on from step-0000005"):
-        loaded = checkpoint.load_newest(tmp_path)
-    assert loaded is not None
-    assert loaded["step"] == 5
+        found = checkpoint.find_newest(tmp_path)
+    assert found is not None
+    assert checkpoint.load(found)["step"] == checkpoint.read_values(found)["step"] == 5
     (tmp_path / "step-0000005.safetensors").unlink()
     with pytest.raises(WeightsError, match="cannot be read"):
-        checkpoint.load_newest(tmp_path)
+        checkpoint.find_newest(tmp_path)
 
 
 def test_a_failing_write_leaves_the_last_good_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

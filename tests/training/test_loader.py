@@ -42,7 +42,7 @@ def test_shares_show_what_the_whole_batch_shows(batches: TrainBatches, split: Pr
             parts.append(batch_images(share)[side][: len(share["mask0"])])
         assert [len(part) for part in parts] == [2, 2, 1]
         torch.testing.assert_close(torch.cat(parts), expected[side])
-    for key in ("keypoints0", "mask1", "adjacency0", "matches0", "names1"):
+    for key in ("keypoints0", "mask1", "adjacency0", "gt_matches0", "name_ids1"):
         shares = [take_share(batches[3], rank, 3)[key] for rank in range(3)]
         assert torch.equal(torch.cat(shares), whole[key])
 
@@ -68,7 +68,7 @@ def test_the_mean_of_the_shares_losses_is_the_batchs(batches: TrainBatches, cont
 
 def test_batches_come_in_order_and_once(batches: TrainBatches) -> None:
     config = TrainConfig(out=Path(), steps=6, data=DataConfig(workers=0))
-    loader = make_loader(Shares(batches, 0, 1, None), config, start=2, pinned=False)
+    loader = make_loader(Shares(batches, 0, 1, None), config, start=2, device=CPU)
     seen = list(prefetch(loader, CPU))
     assert len(seen) == 4
     for step, batch in enumerate(seen, start=2):
@@ -82,7 +82,7 @@ def test_a_dataset_that_vanishes(workers: int, tmp_path: Path, split: PreparedSp
     there = replace(split, images=ImageFile(file, np.arange(len(split.objects))))
     file.unlink()
     config = TrainConfig(out=Path(), steps=2, data=DataConfig(workers=workers))
-    loader = make_loader(Shares(batches, 0, 1, there), config, start=0, pinned=False)
+    loader = make_loader(Shares(batches, 0, 1, there), config, start=0, device=CPU)
     with pytest.raises(
         DataError, match=r"cannot be read any more: No such file or directory \(.*images\.npy\)"
     ) as found:
@@ -94,5 +94,5 @@ def test_a_kept_batch_shows_what_the_network_saw(tmp_path: Path, batches: TrainB
     keep_batch(Shares(batches, 0, 1, split)[1], tmp_path / "batch.safetensors")
     kept = load_file(tmp_path / "batch.safetensors")
     assert torch.equal(kept["keypoints0"], batches[1]["keypoints0"])
-    painted = batch_images(Shares(batches, 0, 1, split)[1])[1]
-    torch.testing.assert_close(kept["image1"].float() / 255, painted, atol=1 / 255, rtol=0)
+    rendered = batch_images(Shares(batches, 0, 1, split)[1])[1]
+    torch.testing.assert_close(kept["image1"].float() / 255, rendered, atol=1 / 255, rtol=0)

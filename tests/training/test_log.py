@@ -4,14 +4,17 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from normmatch.config import PRESETS, DataConfig, TrainConfig
 from normmatch.datasets import drawn
-from normmatch.training.log import CURVES, Journal
-from normmatch.training.loop import train
+from normmatch.training import log as log_module
+from normmatch.training import loop
+from normmatch.training.log import CURVES, Clock, TrainingLog
+from normmatch.training.run import train
 
 
 def lines(folder: Path) -> list[int]:
@@ -19,12 +22,12 @@ def lines(folder: Path) -> list[int]:
 
 
 def test_a_resumed_log_has_no_line_twice(tmp_path: Path) -> None:
-    first = Journal(tmp_path, 0, written=True, curves=False)
+    first = TrainingLog(tmp_path, 0, 0.0, written=True, curves=False)
     for step in (1, 2, 3):
         first.write({"step": step})
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')  # killed here
-    second = Journal(tmp_path, 2, written=True, curves=False)
+    second = TrainingLog(tmp_path, 2, 0.0, written=True, curves=False)
     second.write({"step": 3, "val_accuracy": 0.5})
     assert lines(tmp_path) == [1, 2, 3]
     assert second.validated(3)
@@ -32,15 +35,53 @@ def test_a_resumed_log_has_no_line_twice(tmp_path: Path) -> None:
 
 
 def test_only_the_first_process_writes(tmp_path: Path) -> None:
-    Journal(tmp_path, 0, written=False, curves=True).write({"step": 1})
+    TrainingLog(tmp_path, 0, 0.0, written=False, curves=True).write({"step": 1})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_tensorboard_there_is_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    journal = Journal(tmp_path, 0, written=True, curves=True)
-    journal.write({"step": 1, "loss": 0.5})
+    log = TrainingLog(tmp_path, 0, 0.0, written=True, curves=True)
+    log.write({"step": 1, "loss": 0.5})
     assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+def test_time_in_a_pause_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(log_module.time, "monotonic", lambda: now[0])
+    clock = Clock(7.0)
+    now[0] += 2
+    with clock.paused():
+        now[0] += 50
+    now[0] += 1
+    assert clock.seconds == 10
+
+
+def test_the_speed_is_of_the_steps_since_the_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validations between lines, at other steps than those, neither count as training nor take time away."""
+    now = [0.0]
+    monkeypatch.setattr(log_module.time, "monotonic", lambda: now[0])
+    inner_step, inner_validate = loop.step, loop.validate
+
+    def slow(function: Any, seconds: float) -> Any:
+        def slowed(*args: Any, **options: Any) -> Any:
+            now[0] += seconds
+            return function(*args, **options)
+
+        return slowed
+
+    monkeypatch.setattr(loop, "step", slow(inner_step, 1.0))
+    monkeypatch.setattr(loop, "validate", slow(inner_validate, 100.0))
+    splits = {name: drawn.make(4, 64, seed=0, split=name) for name in ("train", "val")}
+    config = TrainConfig(
+        out=tmp_path / "run", model=replace(PRESETS["tiny"], image_size=64, dim=16), data=DataConfig(workers=0),
+        steps=8, batch_size=2, log_every=4, validate_every=3, validation_pairs=2, compile=False, accelerator="cpu",
+        tensorboard=False,
+    )  # fmt: skip
+    train(config, splits)
+    entries = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    losses = [entry for entry in entries if "loss" in entry]
+    assert [(entry["step"], entry["seconds"], entry["pairs_per_second"]) for entry in losses] == [(4, 4, 2), (8, 8, 2)]
 
 
 def test_curves_and_pictures(tmp_path: Path) -> None:

@@ -19,10 +19,14 @@ from normmatch.errors import ConfigError, DataError, DeviceError
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
 from normmatch.model.transformer import UnitLinear
-from normmatch.training import loop as trainer_module
-from normmatch.training.loader import Shares
-from normmatch.training.loop import Trainer, train
-from normmatch.training.step import TrainStep
+from normmatch.training import validation as validation_module
+from normmatch.training.distributed import make_fabric
+from normmatch.training.loader import TrainData
+from normmatch.training.loop import NetworkWithLosses, State, step
+from normmatch.training.losses import MatchingLoss
+from normmatch.training.optimizer import averaged
+from normmatch.training.run import compile_parts, set_up, train
+from normmatch.training.validation import Validation
 
 SIZE = 64
 
@@ -55,6 +59,10 @@ def config(out: Path, **changes: object) -> TrainConfig:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
+def start(settings: TrainConfig, splits: dict[str, PreparedSplit]) -> tuple[State, TrainData, Validation | None]:
+    return set_up(settings, make_fabric(settings), splits, None)
+
+
 def same(a: NormMatch, b: NormMatch) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
@@ -75,7 +83,9 @@ def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSp
 
 def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     """All objects are trained on, none is validated on; and a resumed run must hold out what it held out."""
-    settings = config(tmp_path / "a", data=DataConfig(name="synthetic", workers=0, validation_split=False), validate_every=2)
+    settings = config(
+        tmp_path / "a", data=DataConfig(name="synthetic", workers=0, validation_split=False), validate_every=2
+    )
     train(replace(settings, minutes=1e-9), splits)  # stops after a step
     with pytest.raises(ConfigError, match=r"data\.validation_split False, not True"):
         train(config(tmp_path / "a", resume=True), splits)
@@ -93,7 +103,7 @@ def test_validation_images_that_vanish(
     def gone(*_: Any, **__: Any) -> None:
         raise FileNotFoundError(2, "No such file or directory", "images.npy")
 
-    monkeypatch.setattr(trainer_module, "FeatureBank", gone)
+    monkeypatch.setattr(validation_module, "FeatureCache", gone)
     message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
     with pytest.raises(DataError, match=message):
         train(config(tmp_path, validate_every=2, save_every=1), splits)
@@ -104,7 +114,7 @@ def test_too_little_memory(tmp_path: Path, splits: dict[str, PreparedSplit], mon
     def full(*_: Any) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(TrainStep, "forward", full)
+    monkeypatch.setattr(NetworkWithLosses, "forward", full)
     with pytest.raises(DeviceError, match="too little memory for 4 pairs a step; expected a smaller --batch-size"):
         train(config(tmp_path), splits)
 
@@ -116,11 +126,11 @@ def test_seeds_matter(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
 
 
 def test_matrices_are_on_the_sphere_after_every_step(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    trainer = Trainer(config(tmp_path, lr=0.1), splits)
-    for step in range(6):
-        trainer._train_step(Shares(trainer.batches, 0, 1, splits["train"])[step])
-        trainer.step += 1
-        for model in (trainer.model, trainer.update.averaged()):
+    state, data, _ = start(config(tmp_path, lr=0.1), splits)
+    for number in range(6):
+        step(state, data.share(0, 1)[number])
+        state.step += 1
+        for model in (state.model, averaged(state.average)):
             units = [m for m in model.modules() if isinstance(m, UnitLinear)]
             assert units
             for unit in units:
@@ -153,8 +163,8 @@ def test_a_loss_that_is_not_finite_leaves_its_batch(
         train(run, splits)
     assert "\n" not in str(stopped.value)
     kept = load_file(tmp_path / "bad-batch-0000001.safetensors")
-    expected = Trainer(run, splits).batches[1]
-    assert torch.equal(kept["matches0"], expected["matches0"])
+    expected = start(run, splits)[1].batches[1]
+    assert torch.equal(kept["gt_matches0"], expected["gt_matches0"])
     assert kept["image0"].shape == (4, 3, SIZE, SIZE)
     assert not list(tmp_path.glob("step-*"))  # nothing of it is saved
     train(config(tmp_path, steps=1), splits)  # and the folder is still free
@@ -176,10 +186,10 @@ class Reads(TorchDispatchMode):
 
 
 def test_a_step_does_not_wait_for_the_device(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    trainer = Trainer(config(tmp_path), splits)
-    batch = Shares(trainer.batches, 0, 1, splits["train"])[0]
+    state, data, _ = start(config(tmp_path), splits)
+    batch = data.share(0, 1)[0]
     with Reads() as reads:
-        logs = trainer._train_step(batch)
+        logs = step(state, batch)
         assert reads.places == []
         float(logs["loss"])
     assert len(reads.places) == 1
@@ -225,11 +235,9 @@ def test_compilation_reaches_the_backbone(
     counter = torch._dynamo.testing.CompileCounter()
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **options: compile_(f, **options | {"backend": counter}))
-    step = TrainStep(
-        NormMatch(replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, dim=16)), LossConfig()
-    )
-    step.compile()
-    step.model.encode(torch.rand(1, 3, 96, 96))
+    model = NormMatch(replace(PRESETS["tiny"], backbone=backbone, backbone_layers=layers, dim=16))
+    compile_parts(NetworkWithLosses(model, MatchingLoss(LossConfig())))
+    model.encode(torch.rand(1, 3, 96, 96))
     assert counter.frame_count == pieces
 
 
@@ -247,13 +255,14 @@ def test_a_frozen_backbone_sees_the_validation_images_once(
     backbone_lr: float, times: int, tmp_path: Path, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    inner = trainer_module.FeatureBank
-    monkeypatch.setattr(trainer_module, "FeatureBank", lambda *a, **k: made.append(a) or inner(*a, **k))
+    inner = validation_module.FeatureCache
+    monkeypatch.setattr(validation_module, "FeatureCache", lambda *a, **k: made.append(a) or inner(*a, **k))
     model = train(config(tmp_path, backbone_lr=backbone_lr, validate_every=2), splits)
     assert len(made) == times
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    fresh = Trainer(config(tmp_path / "b", backbone_lr=backbone_lr), splits).validation
-    by_class = predict(model, splits["val"], fresh, progress=False).accuracy()
+    fresh = start(config(tmp_path / "b", backbone_lr=backbone_lr), splits)[2]
+    assert fresh is not None
+    by_class = predict(model, splits["val"], fresh.pairs, progress=False).accuracy()
     assert lines[-1]["val_by_class"] == by_class
 
 

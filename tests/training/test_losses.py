@@ -33,28 +33,30 @@ def _seed():
 
 
 def random_truth(batch: int, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Masks, and one-to-one matches0 (B, M) between some of the valid points; the rest are -1."""
+    """Masks, and one-to-one gt_matches0 (B, M) between some of the valid points; the rest are -1."""
     mask0, mask1 = torch.rand(batch, m) < 0.8, torch.rand(batch, n) < 0.8
-    matches0 = torch.full((batch, m), -1)
+    gt_matches0 = torch.full((batch, m), -1)
     for b in range(batch):
         rows, columns = mask0[b].nonzero()[:, 0], mask1[b].nonzero()[:, 0]
         rows, columns = rows[torch.randperm(len(rows))], columns[torch.randperm(len(columns))]
         count = int(torch.randint(0, min(len(rows), len(columns)) + 1, ()))
-        matches0[b, rows[:count]] = columns[:count]
-    return matches0, mask0, mask1
+        gt_matches0[b, rows[:count]] = columns[:count]
+    return gt_matches0, mask0, mask1
 
 
-def pairs_of(matches0: Tensor) -> list[tuple[int, int, int]]:
-    return [(b, i, j) for b, row in enumerate(matches0.tolist()) for i, j in enumerate(row) if j >= 0]
+def pairs_of(gt_matches0: Tensor) -> list[tuple[int, int, int]]:
+    return [(b, i, j) for b, row in enumerate(gt_matches0.tolist()) for i, j in enumerate(row) if j >= 0]
 
 
 def unit(*shape: int) -> Tensor:
     return F.normalize(torch.randn(*shape, dtype=torch.float64), dim=-1)
 
 
-def info_nce_by_loop(similarity: Tensor, matches0: Tensor, mask0: Tensor, mask1: Tensor, temperature: float) -> float:
+def info_nce_by_loop(
+    similarity: Tensor, gt_matches0: Tensor, mask0: Tensor, mask1: Tensor, temperature: float
+) -> float:
     terms = []
-    for b, i, j in pairs_of(matches0):
+    for b, i, j in pairs_of(gt_matches0):
         exps = (similarity[b] / temperature).exp()
         terms.append(-math.log(exps[i, j] / sum(exps[i, k] for k in range(exps.shape[1]) if mask1[b, k])))
         terms.append(-math.log(exps[i, j] / sum(exps[k, j] for k in range(exps.shape[0]) if mask0[b, k])))
@@ -75,49 +77,49 @@ def hyperspherical_by_loop(descriptors: Tensor, mask: Tensor) -> float:
 @given(seeds, st.integers(1, 3), sizes, sizes, st.sampled_from([0.05, 0.1, 1.0]))
 def test_info_nce_equals_a_loop_over_matches(seed, batch, m, n, temperature):
     torch.manual_seed(seed)
-    matches0, mask0, mask1 = random_truth(batch, m, n)
+    gt_matches0, mask0, mask1 = random_truth(batch, m, n)
     similarity = torch.rand(batch, m, n, dtype=torch.float64) * 2 - 1
-    expected = info_nce_by_loop(similarity, matches0, mask0, mask1, temperature)
-    assert info_nce(similarity, matches0, mask0, mask1, temperature).item() == pytest.approx(expected, rel=1e-9)
+    expected = info_nce_by_loop(similarity, gt_matches0, mask0, mask1, temperature)
+    assert info_nce(similarity, gt_matches0, mask0, mask1, temperature).item() == pytest.approx(expected, rel=1e-9)
 
 
 @FUZZ
 @given(seeds, st.integers(1, 3), sizes, sizes)
 def test_info_nce_is_symmetric(seed, batch, m, n):
     torch.manual_seed(seed)
-    matches0, mask0, mask1 = random_truth(batch, m, n)
+    gt_matches0, mask0, mask1 = random_truth(batch, m, n)
     similarity = torch.rand(batch, m, n, dtype=torch.float64)
-    there = info_nce(similarity, matches0, mask0, mask1, 0.1)
-    torch.testing.assert_close(info_nce(similarity.mT, inverse(matches0, n), mask1, mask0, 0.1), there)
+    there = info_nce(similarity, gt_matches0, mask0, mask1, 0.1)
+    torch.testing.assert_close(info_nce(similarity.mT, inverse(gt_matches0, n), mask1, mask0, 0.1), there)
 
 
 @FUZZ
 @given(seeds, st.integers(1, 3), sizes, sizes)
 def test_inverse_sees_the_same_matches_from_the_other_image(seed, batch, m, n):
     torch.manual_seed(seed)
-    matches0, _, _ = random_truth(batch, m, n)
-    matches1 = inverse(matches0, n)
+    gt_matches0, _, _ = random_truth(batch, m, n)
+    matches1 = inverse(gt_matches0, n)
     assert matches1.shape == (batch, n)
-    assert {(b, i, j) for b, i, j in pairs_of(matches0)} == {(b, i, j) for b, j, i in pairs_of(matches1)}
-    assert torch.equal(inverse(matches1, m), matches0)
+    assert {(b, i, j) for b, i, j in pairs_of(gt_matches0)} == {(b, i, j) for b, j, i in pairs_of(matches1)}
+    assert torch.equal(inverse(matches1, m), gt_matches0)
 
 
 def test_unmatched_points_are_negatives_of_the_others():
     """A point without partner has no term of its own, yet resembling it costs its rivals."""
-    matches0, mask = torch.tensor([[0, -1]]), torch.ones(1, 2, dtype=torch.bool)
+    gt_matches0, mask = torch.tensor([[0, -1]]), torch.ones(1, 2, dtype=torch.bool)
     similarity = torch.tensor([[[0.5, -0.5], [-0.5, 0.3]]])
-    before = info_nce(similarity, matches0, mask, mask, 0.1)
+    before = info_nce(similarity, gt_matches0, mask, mask, 0.1)
     similarity[0, 1, 1] = -0.9  # between the two unmatched points: counts nowhere
-    torch.testing.assert_close(info_nce(similarity, matches0, mask, mask, 0.1), before)
+    torch.testing.assert_close(info_nce(similarity, gt_matches0, mask, mask, 0.1), before)
     similarity[0, 0, 1] = 0.5  # an unmatched point that looks like the true one
-    assert info_nce(similarity, matches0, mask, mask, 0.1) > before + 0.3
+    assert info_nce(similarity, gt_matches0, mask, mask, 0.1) > before + 0.3
 
 
 def test_perfect_and_chance_values():
-    matches0, mask = torch.arange(4)[None], torch.ones(1, 4, dtype=torch.bool)
-    assert info_nce(2 * torch.eye(4)[None] - 1, matches0, mask, mask, 0.05).item() == pytest.approx(0, abs=1e-6)
-    assert info_nce(torch.zeros(1, 4, 4), matches0, mask, mask, 0.05).item() == pytest.approx(math.log(4))
-    assert cross_entropy(torch.zeros(1, 4, 4), matches0, mask).item() == pytest.approx(math.log(4))
+    gt_matches0, mask = torch.arange(4)[None], torch.ones(1, 4, dtype=torch.bool)
+    assert info_nce(2 * torch.eye(4)[None] - 1, gt_matches0, mask, mask, 0.05).item() == pytest.approx(0, abs=1e-6)
+    assert info_nce(torch.zeros(1, 4, 4), gt_matches0, mask, mask, 0.05).item() == pytest.approx(math.log(4))
+    assert cross_entropy(torch.zeros(1, 4, 4), gt_matches0, mask).item() == pytest.approx(math.log(4))
 
 
 @FUZZ
@@ -148,7 +150,7 @@ def test_layers_together_are_layers_one_by_one():
     output, batch = random_batch()
     layers0, layers1, mask0 = output["layers0"], output["layers1"], batch["mask0"]
     torch.testing.assert_close(hyperspherical(layers0, mask0), torch.stack([hyperspherical(x, mask0) for x in layers0]))
-    given = (batch["matches0"], mask0, batch["mask1"], 0.1)
+    given = (batch["gt_matches0"], mask0, batch["mask1"], 0.1)
     similarity = layers0 @ layers1.mT
     torch.testing.assert_close(info_nce(similarity, *given), torch.stack([info_nce(s, *given) for s in similarity]))
 
@@ -157,23 +159,24 @@ def test_layers_together_are_layers_one_by_one():
 @given(seeds, sizes, sizes)
 def test_cross_entropy_equals_a_loop_over_rows(seed, m, n):
     torch.manual_seed(seed)
-    matches0, _, mask1 = random_truth(2, m, n)
+    gt_matches0, _, mask1 = random_truth(2, m, n)
     similarity = torch.rand(2, m, n, dtype=torch.float64) * 2 - 1
     terms = [
-        -math.log(similarity[b, i, j].exp() / similarity[b, i, mask1[b]].exp().sum()) for b, i, j in pairs_of(matches0)
+        -math.log(similarity[b, i, j].exp() / similarity[b, i, mask1[b]].exp().sum())
+        for b, i, j in pairs_of(gt_matches0)
     ]
     expected = sum(terms) / len(terms) if terms else 0.0
-    assert cross_entropy(similarity, matches0, mask1).item() == pytest.approx(expected)
+    assert cross_entropy(similarity, gt_matches0, mask1).item() == pytest.approx(expected)
 
 
 def random_batch(batch: int = 2, m: int = 5, n: int = 6, layers: int = 4) -> tuple[dict, dict]:
     """What `NormMatch.describe` gives and what a dataset gives, in float32."""
-    matches0, mask0, mask1 = random_truth(batch, m, n)
+    gt_matches0, mask0, mask1 = random_truth(batch, m, n)
     layers0, layers1 = unit(layers, batch, m, 8).float(), unit(layers, batch, n, 8).float()
     output = {"layers0": layers0, "layers1": layers1, "similarity": layers0[-1] @ layers1[-1].mT}
     names0, names1 = torch.arange(m).repeat(batch, 1), torch.arange(n).repeat(batch, 1)
-    names = {"names0": names0.masked_fill(~mask0, -1), "names1": names1.masked_fill(~mask1, -1)}
-    return output, {"matches0": matches0, "mask0": mask0, "mask1": mask1, **names}
+    names = {"name_ids0": names0.masked_fill(~mask0, -1), "name_ids1": names1.masked_fill(~mask1, -1)}
+    return output, {"gt_matches0": gt_matches0, "mask0": mask0, "mask1": mask1, **names}
 
 
 def test_the_whole_loss_is_the_sum_of_the_papers_terms():
@@ -182,7 +185,7 @@ def test_the_whole_loss_is_the_sum_of_the_papers_terms():
     masks = (batch["mask0"], batch["mask1"])
     both = list(zip((output["layers0"], output["layers1"]), masks, strict=True))
     expected = {
-        "info_nce": info_nce_by_loop(output["similarity"], batch["matches0"], *masks, 0.1),
+        "info_nce": info_nce_by_loop(output["similarity"], batch["gt_matches0"], *masks, 0.1),
         "hyperspherical": sum(hyperspherical_by_loop(layers[-1], mask) for layers, mask in both) / 2,
         "layers": sum(
             weight * hyperspherical_by_loop(x, mask)
@@ -205,7 +208,7 @@ def test_the_switches_of_the_ablations():
     torch.testing.assert_close(without_layers["loss"], full["loss"] - full["layers"])
     plain = MatchingLoss(LossConfig(contrastive=False))(output, batch)
     assert plain.keys() == {"loss", "cross_entropy"}
-    expected = cross_entropy(output["similarity"], batch["matches0"], batch["mask1"])
+    expected = cross_entropy(output["similarity"], batch["gt_matches0"], batch["mask1"])
     torch.testing.assert_close(plain["loss"], expected)
 
 
@@ -231,7 +234,7 @@ def test_layer_match_is_the_mean_info_nce_of_the_earlier_layers():
     output, batch = random_batch(layers=3)
     losses = MatchingLoss(LossConfig(layer_match=0.5))(output, batch)
     terms = [
-        info_nce_by_loop(x0 @ x1.mT, batch["matches0"], batch["mask0"], batch["mask1"], 0.1)
+        info_nce_by_loop(x0 @ x1.mT, batch["gt_matches0"], batch["mask0"], batch["mask1"], 0.1)
         for x0, x1 in zip(output["layers0"][:2], output["layers1"][:2], strict=True)
     ]
     assert losses["layer_match"].item() == pytest.approx(0.5 * sum(terms) / 2, rel=1e-4)
@@ -251,11 +254,11 @@ def test_padding_changes_nothing(seed, more0, more1, contrastive):
         "similarity": F.pad(output["similarity"], (0, more1, 0, more0), value=0.9),
     }
     truth = {
-        "matches0": F.pad(batch["matches0"], (0, more0), value=-1),
+        "gt_matches0": F.pad(batch["gt_matches0"], (0, more0), value=-1),
         "mask0": F.pad(batch["mask0"], (0, more0)),
         "mask1": F.pad(batch["mask1"], (0, more1)),
-        "names0": F.pad(batch["names0"], (0, more0), value=-1),
-        "names1": F.pad(batch["names1"], (0, more1), value=-1),
+        "name_ids0": F.pad(batch["name_ids0"], (0, more0), value=-1),
+        "name_ids1": F.pad(batch["name_ids1"], (0, more1), value=-1),
     }
     for name, value in loss(padded, truth).items():
         torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5)
@@ -263,7 +266,7 @@ def test_padding_changes_nothing(seed, more0, more1, contrastive):
 
 def test_temperature_starts_at_a_tenth_and_learns():
     output, batch = random_batch()
-    batch["matches0"][:, 0], batch["mask0"][:, 0], batch["mask1"][:] = 0, True, True
+    batch["gt_matches0"][:, 0], batch["mask0"][:, 0], batch["mask1"][:] = 0, True, True
     loss = MatchingLoss(LossConfig())
     assert loss.log_temperature.exp().item() == pytest.approx(0.1)
     loss(output, batch)["loss"].backward()
@@ -276,7 +279,7 @@ def test_temperature_starts_at_a_tenth_and_learns():
 def test_the_temperature_divides_the_similarity():
     output, batch = random_batch()
     value = MatchingLoss(LossConfig(temperature=0.5))(output, batch)["info_nce"].item()
-    expected = info_nce_by_loop(output["similarity"], batch["matches0"], batch["mask0"], batch["mask1"], 0.5)
+    expected = info_nce_by_loop(output["similarity"], batch["gt_matches0"], batch["mask0"], batch["mask1"], 0.5)
     assert value == pytest.approx(expected, rel=1e-5)
 
 
@@ -287,7 +290,7 @@ def test_a_batch_without_matches_costs_nothing_and_stays_finite(contrastive):
     masks = {"mask0": torch.zeros(3, 4, dtype=torch.bool), "mask1": torch.zeros(3, 4, dtype=torch.bool)}
     losses = MatchingLoss(LossConfig(contrastive=contrastive))(
         {"layers0": layers[0], "layers1": layers[1], "similarity": similarity},
-        {"matches0": torch.full((3, 4), -1), **masks},
+        {"gt_matches0": torch.full((3, 4), -1), **masks},
     )
     assert losses["loss"].item() == 0
     losses["loss"].backward()
@@ -301,12 +304,12 @@ def test_bfloat16_outputs_are_compared_in_float32():
 
 
 def test_gradients():
-    matches0, mask0, mask1 = torch.tensor([[2, -1, 0]]), torch.tensor([[True, True, True]]), torch.ones(1, 4).bool()
+    gt_matches0, mask0, mask1 = torch.tensor([[2, -1, 0]]), torch.tensor([[True, True, True]]), torch.ones(1, 4).bool()
     mask1[0, 3] = False
     similarity = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     temperature = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     layers = [unit(1, 4, 3).requires_grad_() for _ in range(2)]
-    assert torch.autograd.gradcheck(lambda s, t: info_nce(s, matches0, mask0, mask1, t), (similarity, temperature))
-    assert torch.autograd.gradcheck(lambda s: cross_entropy(s, matches0, mask1), (similarity,))
+    assert torch.autograd.gradcheck(lambda s, t: info_nce(s, gt_matches0, mask0, mask1, t), (similarity, temperature))
+    assert torch.autograd.gradcheck(lambda s: cross_entropy(s, gt_matches0, mask1), (similarity,))
     assert torch.autograd.gradcheck(lambda x: hyperspherical(x, mask1), (layers[0],))
     assert torch.autograd.gradcheck(lambda *x: weigh_layers(hyperspherical(torch.stack(x), mask1)), tuple(layers))

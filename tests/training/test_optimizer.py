@@ -6,20 +6,35 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from normmatch.config import PRESETS, LossConfig, ModelConfig, TrainConfig
 from normmatch.errors import ConfigError
 from normmatch.model.network import NormMatch
-from normmatch.training.optimizer import make_optimizer, rate
-from normmatch.training.step import TrainStep
+from normmatch.training.loop import NetworkWithLosses
+from normmatch.training.losses import MatchingLoss
+from normmatch.training.optimizer import make_optimizer, move_average, rate
 
 VIT = replace(PRESETS["tiny"], backbone="test_vit", backbone_layers=(2, 5), image_size=64, dim=16)
 
 
-def optimized(model: ModelConfig, **changes: object) -> tuple[TrainStep, torch.optim.Optimizer]:
+def optimized(model: ModelConfig, **changes: object) -> tuple[NetworkWithLosses, torch.optim.Optimizer]:
     config = TrainConfig(out=Path(), model=model, **changes)  # type: ignore[arg-type]
-    step = TrainStep(NormMatch(model), config.loss)
-    return step, make_optimizer(step, config, fused=False)
+    module = NetworkWithLosses(NormMatch(model), MatchingLoss(config.loss))
+    return module, make_optimizer(module.model, module.loss, config, torch.device("cpu"))
+
+
+def test_an_average_moves_by_a_share_of_the_way_and_takes_the_buffers() -> None:
+    average, model = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    nn.init.constant_(average.weight, 1.0)
+    nn.init.constant_(model.weight, 5.0)
+    model.running_mean = torch.tensor([3.0, 4.0])
+    move_average(average, model, 0.25)
+    assert average.weight.tolist() == [2.0, 2.0]
+    assert average.running_mean is not None
+    assert average.running_mean.tolist() == [3.0, 4.0]
+    move_average(average, model, 1.0)
+    assert torch.equal(average.weight, model.weight)
 
 
 def test_cosine_rises_and_falls() -> None:
@@ -40,15 +55,15 @@ def test_steps_are_the_papers() -> None:
 
 
 def test_a_frozen_backbone_has_no_group() -> None:
-    step, optimizer = optimized(PRESETS["tiny"], backbone_lr=0.0)
+    module, optimizer = optimized(PRESETS["tiny"], backbone_lr=0.0)
     assert [group["peak"] for group in optimizer.param_groups] == [7e-4]
-    assert not any(p.requires_grad for p in step.model.backbone.parameters())
+    assert not any(p.requires_grad for p in module.model.backbone.parameters())
 
 
 def test_frozen_blocks_get_no_gradient_and_the_others_do() -> None:
-    step, optimizer = optimized(VIT, freeze=2)
-    net = step.model.backbone.net
-    features = step.model.encode(torch.rand(1, 3, 64, 64))
+    module, optimizer = optimized(VIT, freeze=2)
+    net = module.model.backbone.net
+    features = module.model.encode(torch.rand(1, 3, 64, 64))
     (features.pooled.sum() + features.maps[0].sum()).backward()
     trained = {name for name, p in net.named_parameters() if p.grad is not None}
     assert trained == {
@@ -60,8 +75,8 @@ def test_frozen_blocks_get_no_gradient_and_the_others_do() -> None:
 
 @pytest.mark.parametrize("model", [VIT, PRESETS["tiny"]], ids=["vit", "resnet"])
 def test_rates_fall_from_layer_to_layer(model: ModelConfig) -> None:
-    step, optimizer = optimized(model, lr=1.0, backbone_lr=0.1, layer_decay=0.5, weight_decay=0.3)
-    net = step.model.backbone.net
+    module, optimizer = optimized(model, lr=1.0, backbone_lr=0.1, layer_decay=0.5, weight_decay=0.3)
+    net = module.model.backbone.net
     peaks = {id(p): group["peak"] for group in optimizer.param_groups for p in group["params"]}
     decays = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     rates = {name: peaks[id(p)] for name, p in net.named_parameters()}
@@ -75,16 +90,16 @@ def test_rates_fall_from_layer_to_layer(model: ModelConfig) -> None:
     assert len(set(rates.values())) > 3
     for p in net.parameters():
         assert decays[id(p)] == (0.3 if p.ndim > 1 else 0.0)
-    assert {peaks[id(p)] for p in step.model.head.parameters()} == {1.0}
+    assert {peaks[id(p)] for p in module.model.head.parameters()} == {1.0}
 
 
 @pytest.mark.parametrize("model", [VIT, PRESETS["tiny"], PRESETS["vgg16"]], ids=["vit", "resnet", "vgg16"])
 def test_the_order_of_parameters_stays(model: ModelConfig) -> None:
     """A checkpoint knows the optimiser's state by numbers: the head, the backbone's matrices, and the rest of it."""
-    step, optimizer = optimized(replace(model, backbone_weights="random"), backbone_lr=0.1)
-    backbone = list(step.model.backbone.parameters())
+    module, optimizer = optimized(replace(model, backbone_weights="random"), backbone_lr=0.1)
+    backbone = list(module.model.backbone.parameters())
     expected = [
-        [*step.model.head.parameters(), *step.loss.parameters()],
+        [*module.model.head.parameters(), *module.loss.parameters()],
         [p for p in backbone if p.ndim > 1],
         [p for p in backbone if p.ndim <= 1],
     ]
@@ -111,11 +126,11 @@ def test_blocks_that_cannot_be_frozen(model: ModelConfig, blocks: int, message: 
 def test_everything_that_is_trained_gets_a_gradient(model: ModelConfig, loss: LossConfig) -> None:
     """Or several processes would wait for it."""
     model = replace(model, image_size=64, dim=16, shared_streams=False)
-    step, _ = optimized(model, loss=loss)
+    module, _ = optimized(model, loss=loss)
     points = {f"keypoints{i}": 64 * torch.rand(2, 5, 2) for i in "01"}
     points |= {f"mask{i}": torch.ones(2, 5, dtype=torch.bool) for i in "01"}
     points |= {f"adjacency{i}": torch.ones(2, 5, 5, dtype=torch.bool) for i in "01"}
     images = {f"image{i}": torch.rand(2, 3, 64, 64) for i in "01"}
-    step({**points, **images, "matches0": torch.arange(5).repeat(2, 1)})["loss"].backward()
-    missing = [name for name, p in step.named_parameters() if p.requires_grad and p.grad is None]
+    module({**points, **images, "gt_matches0": torch.arange(5).repeat(2, 1)})["loss"].backward()
+    missing = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
     assert missing == []

@@ -77,3 +77,7 @@ def test_sigterm_to_one_of_two_stops_both(results: dict[str, Any]) -> None:
 
 def test_a_first_process_that_fails_takes_the_other_along(results: dict[str, Any]) -> None:
     assert results["full_disk_pair"]["codes"] == [2, 2]
+
+
+def test_the_first_of_several_prepares_the_data(results: dict[str, Any]) -> None:
+    assert results["unprepared_pair"] == {"codes": [0, 0], "refused": [2, 2], "left": False}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from normmatch.config import PRESETS, DataConfig, TrainConfig
 from normmatch.datasets import drawn
@@ -14,8 +15,9 @@ from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError, WeightsError
 from normmatch.io import locked
 from normmatch.model.network import NormMatch
-from normmatch.training.loop import train
-from normmatch.training.run import CONFIG, LOCK, as_json, check_same, find_start, make_model
+from normmatch.training import checkpoint
+from normmatch.training.checkpoint import as_json
+from normmatch.training.run import CONFIG, LOCK, check_same, find_start, make_model, train
 
 MODEL = replace(PRESETS["tiny"], image_size=64, dim=16)
 
@@ -76,6 +78,36 @@ def test_settings_that_are_newer_than_a_run(config: TrainConfig) -> None:
     check_same(config, old)
     with pytest.raises(ConfigError, match="freeze 0, not 3"):
         check_same(replace(config, freeze=3), old)
+
+
+def test_a_setting_that_had_another_name(config: TrainConfig) -> None:
+    settings = replace(config, backbone_lr=0.0, frozen_copies=2)
+    old = {("views" if key == "frozen_copies" else key): value for key, value in as_json(settings).items()}
+    check_same(settings, old)
+    with pytest.raises(ConfigError, match="frozen_copies 2, not 3"):
+        check_same(replace(settings, frozen_copies=3), old)
+
+
+def test_a_checkpoint_is_loaded_once(
+    config: TrainConfig, splits: dict[str, PreparedSplit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(replace(config, minutes=1e-9), splits)
+    loaded = []
+    inner = checkpoint.load
+    monkeypatch.setattr(checkpoint, "load", lambda path: loaded.append(path.name) or inner(path))
+    resumed = replace(config, resume=True)
+    assert find_start(resumed) == config.out / "step-0000001.safetensors"
+    train(resumed, splits)
+    assert loaded == ["step-0000001.safetensors"]
+
+
+@pytest.mark.parametrize("validation_split", [True, False])
+def test_weights_say_where_nothing_was_held_out(
+    validation_split: bool, config: TrainConfig, splits: dict[str, PreparedSplit]
+) -> None:
+    train(replace(config, data=replace(config.data, validation_split=validation_split)), splits)
+    with safe_open(config.out / "model.safetensors", "pt") as file:
+        assert file.metadata().get("held_out") == (None if validation_split else "false")
 
 
 def test_two_runs_in_one_folder(config: TrainConfig, splits: dict[str, PreparedSplit]) -> None:

@@ -5,11 +5,9 @@ import time
 import torch
 
 from normmatch.config import TrainConfig
-from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.batches import TrainBatches
-from normmatch.training.loader import ERROR, Shares, make_loader
+from normmatch.training.loader import ERROR, Shares, make_batches, make_loader
 
 
 def bench_data(split: PreparedSplit, config: TrainConfig, seconds: float = 10.0, with_images: bool = False) -> float:
@@ -20,18 +18,8 @@ def bench_data(split: PreparedSplit, config: TrainConfig, seconds: float = 10.0,
     """
     if not 0 < seconds < 3600:
         raise ConfigError(f"seconds is {seconds}; expected more than 0, and up to 3600.")
-    most = max(len(item.names) for item in split.objects)
-    batches = TrainBatches(
-        split,
-        config.batch_size,
-        config.seed,
-        config.data.sampling,
-        config.augment,
-        min_shared=get_protocol(config.data.protocol).fewest_shared,
-        points=-(-most // 8) * 8,
-    )
-    shares = Shares(batches, 0, 1, split if with_images else None)
-    loader = make_loader(shares, config, 0, pinned=torch.cuda.is_available())
+    shares = Shares(make_batches(config, split), 0, 1, split if with_images else None)
+    loader = make_loader(shares, config, 0, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     warmup, count, start, end = 4 * max(loader.num_workers, 1), 0, 0.0, 0.0
     for count, batch in enumerate(loader):
         if ERROR in batch:

@@ -1,6 +1,7 @@
 """How fast a network trains: whole steps on a made-up batch that lies on the device, and how busy the GPU is."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from normmatch.config import PRESETS, TrainConfig
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.network import NormMatch
 from normmatch.training.distributed import make_fabric
-from normmatch.training.step import TrainStep
-from normmatch.training.update import Update
+from normmatch.training.loop import recorded, step
+from normmatch.training.optimizer import set_rates
+from normmatch.training.run import make_state
 
 PROFILED = 5  # steps
 
@@ -33,9 +35,9 @@ def bench_train(
         accelerator=device.type,  # type: ignore[arg-type]
     )
     try:
-        step = _make_step(config, points)
-        timing, memory = measure(step, device, seconds), peak_memory(step, device)
-        busy = _device_ms(step) / timing.median if device.type == "cuda" else None
+        work = _make_step(config, points)
+        timing, memory = measure(work, device, seconds), peak_memory(work, device)
+        busy = _device_ms(work) / timing.median if device.type == "cuda" else None
     except torch.OutOfMemoryError as error:
         raise DeviceError(f"{device} has too little memory for {batch} pairs per step; expected fewer") from error
     variant = f"{'bfloat16' if device.type == 'cuda' else 'float32'}{', compiled' if compile else ''}"
@@ -43,15 +45,18 @@ def bench_train(
 
 
 def _make_step(config: TrainConfig, points: int) -> Any:
-    """A training step as `Trainer` does it."""
+    """A training step as a run does it, images in bytes like those of a dataset."""
     fabric = make_fabric(config)
     names = torch.zeros(points, dtype=torch.long)  # as many as there are points, all of one class
-    update = Update(fabric, TrainStep(NormMatch(config.model), config.loss, names), config, lambda batch: batch)
-    data = make_pairs(update.model, points, config.batch_size)
+    state = make_state(config, fabric, NormMatch(config.model), names)
+    data = make_pairs(state.model, points, config.batch_size)
+    data |= {key: data[key].mul(255).byte() for key in ("image0", "image1")}
     numbers = torch.arange(points).repeat(config.batch_size, 1)  # (B, N): each point is its own name and partner
-    data |= {"matches0": numbers, "names0": numbers, "names1": numbers}
+    data |= {"gt_matches0": numbers, "name_ids0": numbers, "name_ids1": numbers}
     data = {key: value.to(fabric.device) for key, value in data.items()}
-    return lambda: update(data, 1.0)["loss"]
+    set_rates(state.optimizer, config.warmup, config)
+    run_step = recorded(partial(step, state), state)
+    return lambda: run_step(data)["loss"]
 
 
 def _device_ms(step: Any) -> float:

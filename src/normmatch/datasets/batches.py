@@ -25,9 +25,9 @@ def collate(
         keypoints0, keypoints1: (B, N, 2) float32, zeros where padded
         mask0, mask1: (B, N) bool, True where there is a point
         adjacency0, adjacency1: (B, N, N) bool, the Delaunay graph of each image
-        matches0: (B, N) int64, index into keypoints1; -1 where unmatched or padded
+        gt_matches0: (B, N) int64, index into keypoints1; -1 where unmatched or padded
         index0, index1: (B,) int64, the objects in the split
-        names0, names1: (B, N) int64, the points' numbers in `numbers`, -1 where padded; only if `numbers` is given
+        name_ids0, name_ids1: (B, N) int64, numbers of the names, -1 where padded; only if `numbers` is given
     """
     largest = max(max(len(pair.keypoints0), len(pair.keypoints1)) for pair in pairs)
     n = -(-largest // 8) * 8 if points is None else points
@@ -36,13 +36,13 @@ def collate(
     batch = {
         **_pad([pair.keypoints0 for pair in pairs], n, "0"),
         **_pad([pair.keypoints1 for pair in pairs], n, "1"),
-        "matches0": _fill([pair.matches0 for pair in pairs], n),
+        "gt_matches0": _fill([pair.gt_matches0 for pair in pairs], n),
         "index0": torch.tensor([pair.index0 for pair in pairs]),
         "index1": torch.tensor([pair.index1 for pair in pairs]),
     }
     if numbers is not None:
-        batch["names0"] = _fill([[numbers[pair.label, name] for name in pair.names0] for pair in pairs], n)
-        batch["names1"] = _fill([[numbers[pair.label, name] for name in pair.names1] for pair in pairs], n)
+        batch["name_ids0"] = _fill([[numbers[pair.label, name] for name in pair.names0] for pair in pairs], n)
+        batch["name_ids1"] = _fill([[numbers[pair.label, name] for name in pair.names1] for pair in pairs], n)
     return batch
 
 

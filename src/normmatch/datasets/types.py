@@ -82,7 +82,7 @@ class KeypointPair:
     names1: tuple[str, ...]
     keypoints0: np.ndarray  # (M, 2) float32
     keypoints1: np.ndarray  # (N, 2) float32
-    matches0: np.ndarray  # (M,) int64: index into keypoints1, -1 where the point has no partner
+    gt_matches0: np.ndarray  # (M,) int64: index into keypoints1, -1 where the point has no partner
 
 
 def make_pair(
@@ -115,5 +115,5 @@ def pair_points(
     order0, order1 = rng.permutation(keep0).astype(np.int64), rng.permutation(keep1).astype(np.int64)
     shuffled0, shuffled1 = tuple(names0[i] for i in order0), tuple(names1[i] for i in order1)
     place = {name: i for i, name in enumerate(shuffled1)}
-    matches0 = np.array([place.get(name, -1) for name in shuffled0], dtype=np.int64)
-    return KeypointPair(*index, label, shuffled0, shuffled1, keypoints0[order0], keypoints1[order1], matches0)
+    gt_matches0 = np.array([place.get(name, -1) for name in shuffled0], dtype=np.int64)
+    return KeypointPair(*index, label, shuffled0, shuffled1, keypoints0[order0], keypoints1[order1], gt_matches0)

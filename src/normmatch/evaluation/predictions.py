@@ -111,7 +111,7 @@ def record(split: PreparedSplit, shown: Sequence[KeypointPair]) -> dict[str, Any
         "names1": numbers([name for pair in shown for name in pair.names1]),
         "keypoints0": np.concatenate([pair.keypoints0 for pair in shown]),
         "keypoints1": np.concatenate([pair.keypoints1 for pair in shown]),
-        "truth0": np.concatenate([pair.matches0 for pair in shown]).astype(np.int32),
+        "truth0": np.concatenate([pair.gt_matches0 for pair in shown]).astype(np.int32),
     }
     return {"words": tuple(words), **columns}
 

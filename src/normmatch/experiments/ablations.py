@@ -22,9 +22,9 @@ from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.score import Result, score
 from normmatch.evaluation.tables import Table, percent, print_table, to_markdown
 from normmatch.io import write_json, write_text
+from normmatch.training.checkpoint import as_json
 from normmatch.training.distributed import under_torchrun
-from normmatch.training.loop import train
-from normmatch.training.run import CONFIG, as_json, check_same, read_json
+from normmatch.training.run import CONFIG, check_same, read_json, train
 from normmatch.weights import FILE_NAME
 
 RESULT, REPORT, TABLE = "result.json", "ablation.json", "ablation.md"
@@ -47,7 +47,7 @@ def _loss(**changes: Any) -> Callable[[TrainConfig], TrainConfig]:
 
 
 def _without_augmentation(config: TrainConfig) -> TrainConfig:
-    return replace(config, augment=NO_AUGMENT, views=min(config.views, 1))
+    return replace(config, augment=NO_AUGMENT, frozen_copies=min(config.frozen_copies, 1))
 
 
 def _vanilla(config: TrainConfig) -> TrainConfig:

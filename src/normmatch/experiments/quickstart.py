@@ -14,7 +14,7 @@ from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict, untrained
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.tables import Table, percent, print_table
-from normmatch.training.loop import train
+from normmatch.training.run import train
 
 FIGURES = 600  # training figures of each class
 HELD_OUT = 60  # of each class, never seen in training

@@ -203,12 +203,18 @@ class NormMatch(nn.Module):
         """Put the transformer's matrices back on the sphere: to be called after every optimiser step."""
         self.head.transformer.normalize_weights()
 
-    def save_pretrained(self, path: str | Path, bits: Literal[32, 16, 8] = 32) -> Path:
-        """Write weights and config to `path`, a .safetensors file or a folder; fewer bits make a smaller file."""
+    def save_pretrained(
+        self, path: str | Path, bits: Literal[32, 16, 8] = 32, about: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Write weights and config to `path`, a .safetensors file or a folder; fewer bits make a smaller file.
+
+        Args:
+            about: how the network came to be, see `save_weights`.
+        """
         path = Path(path)
         file = path if path.suffix == ".safetensors" else path / pretrained.FILE_NAME
         state = self.state_dict()
-        pretrained.save_weights(file, pretrained.rounded(state, bits), self.config)
+        pretrained.save_weights(file, pretrained.rounded(state, bits), self.config, about)
         return file
 
     @classmethod

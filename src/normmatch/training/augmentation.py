@@ -1,10 +1,11 @@
-"""Training augmentation in two halves: the CPU decides and moves the keypoints, the device paints the pixels.
+"""Training augmentation in two halves: the CPU draws parameters and moves the keypoints, the device renders the pixels.
 
-    make_plan -> fit_plan (keypoints move; covered ones leave both images; what would leave too few is undone) -> paint
+    draw_params    random numbers for each image
+    fit_params     move the keypoints; covered ones leave both images; what would leave too few is undone
+    render         one batched pass over the pixels
 
-The plan is a handful of numbers an image, so a loader's worker never touches a pixel, and one batched pass on the
-device does what it decided. torchvision's v2 transforms draw one set of parameters for a whole batch, so they do not
-serve here: every image needs its own.
+The parameters are a handful of numbers per image, so a loader's worker never touches a pixel. torchvision's v2
+transforms draw one set of parameters for a whole batch, so they do not serve here: every image needs its own.
 
 Coordinates are x right, y down, pixel centres at +0.5: a flip maps x to S - x, and an affine map turns about S / 2.
 """
@@ -21,7 +22,7 @@ from normmatch.config import AugmentConfig
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class AugmentParams:
     """What happens to each of M images. A field that does nothing for an image holds its neutral value."""
 
     flip: np.ndarray  # (M,) bool: mirror first
@@ -33,16 +34,16 @@ class Plan:
     erase: np.ndarray  # (M, 4) float32: the same, covered by the image's mean colour
 
     def tensors(self) -> dict[str, Tensor]:
-        """The plan as entries of a batch, their names beginning with plan_."""
-        return {f"plan_{item.name}": torch.from_numpy(getattr(self, item.name)) for item in fields(self)}
+        """The parameters as entries of a batch, their names beginning with augment_."""
+        return {f"augment_{item.name}": torch.from_numpy(getattr(self, item.name)) for item in fields(self)}
 
 
-def make_plan(rng: np.random.Generator, config: AugmentConfig, pairs: int, size: int) -> Plan:
-    """Draw a plan for the 2 * pairs images of a batch: all images 0, then all images 1."""
+def draw_params(rng: np.random.Generator, config: AugmentConfig, pairs: int, size: int) -> AugmentParams:
+    """Draw parameters for the 2 * pairs images of a batch: all images 0, then all images 1."""
     count = 2 * pairs
     light = rng.uniform(1 - config.gain, 1 + config.gain, (count, 2))
     share = rng.uniform(*config.mixup_share, count)
-    return Plan(
+    return AugmentParams(
         flip=rng.random(count) < config.flip,
         affine=np.where(_happens(rng, config.affine, (count, 1, 1)), _draw_affine(rng, config, count), _identity()),
         light=np.where(_happens(rng, config.photometric, (count, 1)), light, 1.0).astype(np.float32),
@@ -89,11 +90,11 @@ def _draw_box(rng: np.random.Generator, config: AugmentConfig, count: int, size:
     return np.concatenate([start, start + extent], axis=1).astype(np.float32)
 
 
-def move_keypoints(plan: Plan, keypoints: np.ndarray, size: int) -> np.ndarray:
-    """Keypoints (M, V, 2) of the source images, where they are in the painted ones."""
+def move_keypoints(params: AugmentParams, keypoints: np.ndarray, size: int) -> np.ndarray:
+    """Keypoints (M, V, 2) of the source images, where they are in the rendered ones."""
     unit = keypoints * (2 / size) - 1  # edges of the image at +-1
-    unit[..., 0] *= np.where(plan.flip, -1, 1)[:, None]
-    moved = unit @ plan.affine[:, :, :2].transpose(0, 2, 1) + plan.affine[:, None, :, 2]
+    unit[..., 0] *= np.where(params.flip, -1, 1)[:, None]
+    moved = unit @ params.affine[:, :, :2].transpose(0, 2, 1) + params.affine[:, None, :, 2]
     return ((moved + 1) * (size / 2)).astype(np.float32)
 
 
@@ -113,10 +114,10 @@ def covered(box: np.ndarray, keypoints: np.ndarray) -> np.ndarray:
     return np.all((keypoints >= box[:, None, :2]) & (keypoints < box[:, None, 2:]), axis=-1)
 
 
-def fit_plan(
-    plan: Plan, keypoints: np.ndarray, present: np.ndarray, swap: np.ndarray, size: int, fewest: int = 2
-) -> tuple[Plan, np.ndarray, np.ndarray]:
-    """Apply a plan to the keypoints, and undo what would leave a pair too few points in common.
+def fit_params(
+    params: AugmentParams, keypoints: np.ndarray, present: np.ndarray, swap: np.ndarray, size: int, fewest: int = 2
+) -> tuple[AugmentParams, np.ndarray, np.ndarray]:
+    """Apply the parameters to the keypoints, and undo what would leave a pair too few points in common.
 
     A point that is covered in one image leaves both, whether or not the sampling shows points without a partner. A
     flip or a covering that would leave fewer than `fewest` names present in both images of a pair is not done: a flip
@@ -129,52 +130,54 @@ def fit_plan(
         swap: (B, V), the column of the name that column v has in a mirror; a row that swaps nothing is never flipped
 
     Returns:
-        the plan as it is to be painted, the moved keypoints, and which of them are present.
+        the parameters to render with, the moved keypoints, and which of them are present.
     """
-    plan, keypoints, present = _fit_flip(plan, keypoints, present, swap, fewest)
-    plan = _fit_affine(plan, keypoints, present, size)
-    keypoints = move_keypoints(plan, keypoints.reshape(len(plan.flip), -1, 2), size).reshape(keypoints.shape)
-    plan, present = _fit_boxes(plan, keypoints, present, fewest)
-    return plan, keypoints, present
+    params, keypoints, present = _fit_flip(params, keypoints, present, swap, fewest)
+    params = _fit_affine(params, keypoints, present, size)
+    keypoints = move_keypoints(params, keypoints.reshape(len(params.flip), -1, 2), size).reshape(keypoints.shape)
+    params, present = _fit_boxes(params, keypoints, present, fewest)
+    return params, keypoints, present
 
 
 def _fit_flip(
-    plan: Plan, keypoints: np.ndarray, present: np.ndarray, swap: np.ndarray, fewest: int
-) -> tuple[Plan, np.ndarray, np.ndarray]:
+    params: AugmentParams, keypoints: np.ndarray, present: np.ndarray, swap: np.ndarray, fewest: int
+) -> tuple[AugmentParams, np.ndarray, np.ndarray]:
     """Give the points of mirrored images their new names; where they are in the image is for _fit_affine."""
     pairs, names = swap.shape
-    flip = plan.flip.reshape(2, pairs) & (swap != np.arange(names)).any(1)
+    flip = params.flip.reshape(2, pairs) & (swap != np.arange(names)).any(1)
     column = np.where(flip[..., None], swap, np.arange(names))  # (2, B, V): under which name the point was
     flip &= _enough(np.take_along_axis(present, column, 2), fewest)
     column = np.where(flip[..., None], swap, np.arange(names))
     present = np.take_along_axis(present, column, 2)
     keypoints = np.take_along_axis(keypoints, column[..., None], 2)
-    return replace(plan, flip=flip.reshape(-1)), keypoints, present
+    return replace(params, flip=flip.reshape(-1)), keypoints, present
 
 
-def _fit_affine(plan: Plan, keypoints: np.ndarray, present: np.ndarray, size: int) -> Plan:
+def _fit_affine(params: AugmentParams, keypoints: np.ndarray, present: np.ndarray, size: int) -> AugmentParams:
     """Shrink and shift the affine maps by as little as keeps the points inside that were inside.
 
     Crops are tight, so their points touch the edges. Dropping what leaves the image instead would take 22 % of
     PascalVOC's training points away, and 63 % of its screens would not be jittered at all.
     """
-    keep = (present & _inside(keypoints, size)).reshape(len(plan.flip), -1, 1)  # (M, V, 1)
-    flat = keypoints.reshape(len(plan.flip), -1, 2)
-    moved = move_keypoints(plan, flat, size) * (2 / size) - 1  # (M, V, 2), edges of the image at +-1
+    keep = (present & _inside(keypoints, size)).reshape(len(params.flip), -1, 1)  # (M, V, 1)
+    flat = keypoints.reshape(len(params.flip), -1, 2)
+    moved = move_keypoints(params, flat, size) * (2 / size) - 1  # (M, V, 2), edges of the image at +-1
     low = np.where(keep, moved, np.inf).min(1, initial=np.inf)  # (M, 2)
     high = np.where(keep, moved, -np.inf).max(1, initial=-np.inf)
     edge = 1 - 1e-3  # a hair's breadth inside, for rounding
     shrink = np.minimum(1, 2 * edge / np.maximum(high - low, 1e-6).max(1))  # (M,)
-    affine = plan.affine * shrink[:, None, None]
+    affine = params.affine * shrink[:, None, None]
     low, high = low * shrink[:, None], high * shrink[:, None]
     affine[:, :, 2] += np.maximum(-edge - low, 0) + np.minimum(edge - high, 0)
-    return replace(plan, affine=np.where(keep.any(1)[..., None], affine, plan.affine).astype(np.float32))
+    return replace(params, affine=np.where(keep.any(1)[..., None], affine, params.affine).astype(np.float32))
 
 
-def _fit_boxes(plan: Plan, keypoints: np.ndarray, present: np.ndarray, fewest: int) -> tuple[Plan, np.ndarray]:
+def _fit_boxes(
+    params: AugmentParams, keypoints: np.ndarray, present: np.ndarray, fewest: int
+) -> tuple[AugmentParams, np.ndarray]:
     """Take the points that are covered in one image out of both, and undo the boxes that would cover too many."""
     pairs = present.shape[1]
-    boxes = {"cut": plan.cut.copy(), "erase": plan.erase.copy()}
+    boxes = {"cut": params.cut.copy(), "erase": params.erase.copy()}
     for box in boxes.values():
         for side in (0, 1):
             own = box[side * pairs : (side + 1) * pairs]  # (B, 4), a view
@@ -182,7 +185,7 @@ def _fit_boxes(plan: Plan, keypoints: np.ndarray, present: np.ndarray, fewest: i
             done = _enough(left, fewest)
             own[~done] = 0
             present = np.where(done[:, None], left, present)
-    return replace(plan, **boxes), present
+    return replace(params, **boxes), present
 
 
 def _enough(present: np.ndarray, fewest: int) -> np.ndarray:
@@ -193,26 +196,28 @@ def _inside(keypoints: np.ndarray, size: int) -> np.ndarray:
     return np.all((keypoints >= 0) & (keypoints <= size), axis=-1)
 
 
-def paint(images: Tensor, plan: Mapping[str, Tensor]) -> Tensor:
-    """Paint uint8 images (M, 3, S, S) as planned (`Plan.tensors`): float32 in [0, 1], on the images' device."""
+def render(images: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+    """Augment uint8 images (M, 3, S, S) by `AugmentParams.tensors`: float32 in [0, 1], on the images' device."""
     size = images.shape[-1]
     own = F.grid_sample(
         images.float() / 255,
-        F.affine_grid(_source(plan["plan_affine"], plan["plan_flip"]), list(images.shape), align_corners=False),
+        F.affine_grid(
+            _source(params["augment_affine"], params["augment_flip"]), list(images.shape), align_corners=False
+        ),
         mode="bilinear",
         padding_mode="border",  # crops are tight: black corners would be edges beside the keypoints, in training only
         align_corners=False,
     )
-    brightness, contrast = plan["plan_light"].view(-1, 2, 1, 1, 1).unbind(1)  # (M, 1, 1, 1) each
+    brightness, contrast = params["augment_light"].view(-1, 2, 1, 1, 1).unbind(1)  # (M, 1, 1, 1) each
     own = (torch.lerp(own.mean((1, 2, 3), keepdim=True), own, contrast) * brightness).clamp(0, 1)
-    other = own[plan["plan_partner"]]
-    mixed = torch.lerp(other, own, plan["plan_share"].view(-1, 1, 1, 1))
-    mixed = torch.where(_box_mask(plan["plan_cut"], size), other, mixed)
-    return torch.where(_box_mask(plan["plan_erase"], size), mixed.mean((2, 3), keepdim=True), mixed)
+    other = own[params["augment_partner"]]
+    mixed = torch.lerp(other, own, params["augment_share"].view(-1, 1, 1, 1))
+    mixed = torch.where(_box_mask(params["augment_cut"], size), other, mixed)
+    return torch.where(_box_mask(params["augment_erase"], size), mixed.mean((2, 3), keepdim=True), mixed)
 
 
 def _source(affine: Tensor, flip: Tensor) -> Tensor:
-    """Where a painted point comes from, for affine_grid: p = F A^-1 (p' - t), with F the mirror; (M, 2, 3)."""
+    """Where a rendered point comes from, for affine_grid: p = F A^-1 (p' - t), with F the mirror; (M, 2, 3)."""
     (a, b, x), (c, d, y) = (row.unbind(1) for row in affine.unbind(1))
     sign = torch.where(flip, -1.0, 1.0)
     rows = [torch.stack([d, -b, b * y - d * x], 1) * sign[:, None], torch.stack([-c, a, c * x - a * y], 1)]

@@ -5,9 +5,9 @@ exactly where it stopped:
 
     loader = DataLoader(batches, batch_size=None, sampler=range(start, stop), num_workers=k, persistent_workers=True)
     for batch in loader:
-        image0, image1 = batch_images({key: value.to(device) for key, value in batch.items()}, bank)
+        image0, image1 = batch_images({key: value.to(device) for key, value in batch.items()}, images)
 
-The pixels either travel in the batch (`with_images`), or lie on the device already, as an `ImageBank`.
+The pixels either travel in the batch (`with_images`), or lie on the device already, as an `ImagesOnDevice`.
 """
 
 from collections import Counter
@@ -24,10 +24,10 @@ from normmatch.datasets.batches import collate, read_images
 from normmatch.datasets.pairs import ClassPairs, class_pairs
 from normmatch.datasets.types import Images, KeypointPair, PreparedSplit, Sampling, pair_points
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.augmentation import add_noise, fit_plan, make_plan, paint
+from normmatch.training.augmentation import add_noise, draw_params, fit_params, render
 
 
-class ImageBank:
+class ImagesOnDevice:
     """All crops of a split in the memory of a device (PascalVOC's training crops at 378 px: 3 GB)."""
 
     def __init__(self, images: Images, device: torch.device | str) -> None:
@@ -40,17 +40,17 @@ class ImageBank:
         return self.images[index].permute(0, 3, 1, 2)
 
 
-def batch_images(batch: Mapping[str, Tensor], bank: ImageBank | None = None) -> tuple[Tensor, Tensor]:
-    """The images of both sides, (B, 3, S, S) float32 in [0, 1], augmented as the batch's plan says, if it has one.
+def batch_images(batch: Mapping[str, Tensor], source: ImagesOnDevice | None = None) -> tuple[Tensor, Tensor]:
+    """The images of both sides, (B, 3, S, S) float32 in [0, 1], augmented by the batch's parameters, if it has any.
 
-    The pixels come from the bank, or from the batch where no bank is given. All is done on the device they are on.
+    The pixels come from `source`, or else from the batch. All is done on the device they are on.
     """
-    if bank is not None:
-        images = bank[torch.cat([batch["index0"], batch["index1"]])]  # (2B, 3, S, S)
+    if source is not None:
+        images = source[torch.cat([batch["index0"], batch["index1"]])]  # (2B, 3, S, S)
     else:
         images = torch.cat([batch["image0"], batch["image1"]])
-    painted = paint(images, batch) if "plan_affine" in batch else images.float() / 255
-    image0, image1 = painted.chunk(2)
+    rendered = render(images, batch) if "augment_affine" in batch else images.float() / 255
+    image0, image1 = rendered.chunk(2)
     return image0, image1
 
 
@@ -58,14 +58,13 @@ class KeypointTable:
     """The keypoints of a split by name: column v of a class is the same name in each of its n objects.
 
     With names as columns, sharing a name, losing a point and mirroring are array operations over a whole batch.
+
+    Args:
+        names: of each class; without them those that the split shows, and their mirror images.
     """
 
-    def __init__(self, split: PreparedSplit) -> None:
-        names: dict[str, set[str]] = {}
-        for item in split.objects:
-            names.setdefault(item.label, set()).update(item.names)
-        # a class knows a name's mirror image even where no object shows it
-        self.names = {key: tuple(sorted(row | {swap_left_right(name) for name in row})) for key, row in names.items()}
+    def __init__(self, split: PreparedSplit, names: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self.names = _class_names(split) if names is None else names
         columns = {label: {name: v for v, name in enumerate(row)} for label, row in self.names.items()}
         every = [(label, name) for label in sorted(self.names) for name in self.names[label]]
         self.numbers = {key: number for number, key in enumerate(every)}  # of all T names of all classes
@@ -81,6 +80,14 @@ class KeypointTable:
             self.present[i, seen] = True
             self.keypoints[i, seen] = item.keypoints
             self.swap[i, : len(column)] = [column[swap_left_right(name)] for name in column]
+
+
+def _class_names(split: PreparedSplit) -> dict[str, tuple[str, ...]]:
+    """The keypoint names of each class; it knows a name's mirror image even where no object shows it."""
+    names: dict[str, set[str]] = {}
+    for item in split.objects:
+        names.setdefault(item.label, set()).update(item.names)
+    return {key: tuple(sorted(row | {swap_left_right(name) for name in row})) for key, row in names.items()}
 
 
 class TrainBatches(Dataset[dict[str, Tensor]]):
@@ -100,13 +107,14 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         min_shared: int = 2,
         with_images: bool = False,
         points: int | None = None,
+        table: KeypointTable | None = None,
     ) -> None:
         if min_shared < 2:
             raise ConfigError(f"min_shared is {min_shared}, but a training pair needs 2 keypoints in common or more.")
         self.split, self.batch_size, self.seed, self.points = split, batch_size, seed, points
         self.sampling: Sampling = sampling
         self.augment, self.min_shared, self.with_images = augment, min_shared, with_images
-        self.table = KeypointTable(split)
+        self.table = table or KeypointTable(split)
         self.skipped: Counter[str] = Counter()
         self.sources: list[ClassPairs | np.ndarray] = self._own_pairs() if split.pairs is not None else self._classes()
         if not self.sources:
@@ -133,16 +141,16 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         rng = np.random.default_rng((self.seed, step))
         index = self._draw(rng)  # (2, B)
         keypoints, present = self.table.keypoints[index], self.table.present[index]  # (2, B, V, 2), (2, B, V)
-        plan = None
+        params = None
         if self.augment is not None:
             size = self.split.images.shape[1]
-            plan = make_plan(rng, self.augment, self.batch_size, size)
+            params = draw_params(rng, self.augment, self.batch_size, size)
             swap = self.table.swap[index[0]]  # (B, V)
-            plan, keypoints, present = fit_plan(plan, keypoints, present, swap, size, self.min_shared)
+            params, keypoints, present = fit_params(params, keypoints, present, swap, size, self.min_shared)
             keypoints = add_noise(rng, keypoints, self.augment.noise)
         batch = collate(self._pairs(rng, index, keypoints, present), self.points, self.table.numbers)
-        if plan is not None:
-            batch |= plan.tensors()
+        if params is not None:
+            batch |= params.tensors()
         if self.with_images:
             batch |= {"image0": read_images(self.split, index[0]), "image1": read_images(self.split, index[1])}
         return batch

@@ -3,6 +3,9 @@
 import json
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from normmatch.config import TrainConfig
 from normmatch.errors import WeightsError
 from normmatch.io import whole_file
 
@@ -35,16 +39,13 @@ def all_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def newest(folder: Path) -> Path | None:
-    return max(all_in(folder), default=None)
-
-
-def load_newest(folder: Path) -> dict[str, Any] | None:
+def find_newest(folder: Path) -> Path | None:
     """The newest checkpoint of a folder; a damaged one is passed over for the one before it, with a warning."""
     paths = all_in(folder)[::-1]
     for path, before in zip(paths, [*paths[1:], None], strict=False):
         try:
-            return load(path)
+            read_values(path)
+            return path
         except WeightsError as error:
             if before is None:
                 raise
@@ -52,14 +53,31 @@ def load_newest(folder: Path) -> dict[str, Any] | None:
     return None
 
 
+def read_values(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds besides tensors, such as the settings of its run; quick, as no tensor is read."""
+    with _opened(path) as file:
+        return json.loads(file.metadata()["values"])
+
+
 def load(path: Path) -> dict[str, Any]:
     """Read what `save` wrote."""
+    with _opened(path) as file:
+        values = json.loads(file.metadata()["values"])
+        return _join(values, "", {key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
-        with safe_open(path, "pt") as file:
-            values = json.loads(file.metadata()["values"])
-            return _join(values, "", {key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
+        with safe_open(path, "pt") as file:  # which notices a file that is cut off
+            yield file
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"checkpoint {path} cannot be read ({error}); expected one that training wrote") from error
+
+
+def as_json(config: TrainConfig) -> dict[str, Any]:
+    """The settings of a run as they are written down."""
+    return json.loads(json.dumps(asdict(config), default=str))
 
 
 def _split(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -7,11 +7,15 @@ The processes share every batch: each computes the gradient of its pairs, and th
 """
 
 import os
+import signal
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from types import FrameType
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -23,6 +27,10 @@ from normmatch.datasets.workers import cores
 from normmatch.errors import ConfigError, DataError
 from normmatch.model.device import can_compile, find_device
 
+Result = TypeVar("Result")
+LATE = 1  # a reason to stop; no signal that is handled here has this number
+REASONS = {LATE: "time is up", signal.SIGINT: "interrupted", signal.SIGTERM: "told to stop (SIGTERM)"}
+CHECKED = "NORMMATCH_DATA_CHECKED"  # in the environment of processes whose starter has prepared the dataset
 PATIENCE = timedelta(hours=2)  # how long processes wait for the first one's validation or for a slow disk
 
 
@@ -35,33 +43,66 @@ def is_first() -> bool:
     return not (under_torchrun() and int(os.environ["RANK"]))
 
 
-class Processes:
-    """What the processes of a run do together."""
+def on_first(fabric: Fabric, work: Callable[[], Result], each_machine: bool = False) -> Result | None:
+    """Let the first process do something while the others wait; if it fails, none of them goes on.
 
-    def __init__(self, fabric: Fabric) -> None:
-        self.fabric, self.several = fabric, fabric.world_size > 1
+    With `each_machine`, the first of each machine. Returns what `work` does where it was done, None in the others.
+    """
+    first = fabric.local_rank == 0 if each_machine else fabric.is_global_zero
+    result: Result | None = None
+    failed: Exception | None = None
+    if first:
+        try:
+            result = work()
+        except Exception as error:
+            failed = error
+    if largest(fabric, int(failed is not None)):
+        raise failed or DataError("the first process has failed; it says why")
+    return result
 
-    def first(self, work: Callable[[], object]) -> None:
-        """Let the first process do something while the others wait; if it fails, none of them goes on."""
-        failed: Exception | None = None
-        if self.fabric.is_global_zero:
-            try:
-                work()
-            except Exception as error:
-                failed = error
-        if self.largest(int(failed is not None)):
-            raise failed or DataError("the first process has failed; it says why")
 
-    def largest(self, number: int) -> int:
-        """The largest number of all processes."""
-        return int(self._reduce(torch.tensor(number, device=self.fabric.device), "max")) if self.several else number
+def largest(fabric: Fabric, number: int) -> int:
+    """The largest number of all processes."""
+    return int(_reduce(fabric, torch.tensor(number, device=fabric.device), "max")) if fabric.world_size > 1 else number
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over processes: of a loss over each one's share, it is the loss of the whole batch."""
-        return self._reduce(values, "mean") if self.several else values
 
-    def _reduce(self, values: Tensor, how: str) -> Tensor:
-        return cast(Tensor, self.fabric.all_reduce(values, reduce_op=how))
+def mean(fabric: Fabric, values: Tensor) -> Tensor:
+    """The mean over processes: of a loss over each one's share, it is the loss of the whole batch."""
+    return _reduce(fabric, values, "mean") if fabric.world_size > 1 else values
+
+
+def _reduce(fabric: Fabric, values: Tensor, how: str) -> Tensor:
+    return cast(Tensor, fabric.all_reduce(values, reduce_op=how))
+
+
+class Stop:
+    """Why a run ends before its last step: its time is up, or it is told to (SIGTERM, Ctrl-C).
+
+    Within its block the first signal is noted, for the loop to save its work; a second one ends the process.
+    """
+
+    def __init__(self, minutes: float) -> None:
+        self.until = time.monotonic() + 60 * minutes if minutes else float("inf")
+        self.signal = 0
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python does not allow it
+            self.before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+        self.before = {}
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.signal = number
+        self.__exit__()
+
+    def reason(self) -> int:
+        """0, LATE or the number of a signal."""
+        return self.signal or (LATE if time.monotonic() > self.until else 0)
 
 
 def make_fabric(config: TrainConfig) -> Fabric:

@@ -4,20 +4,25 @@ import math
 import os
 import signal
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from normmatch.config import TrainConfig
 from normmatch.datasets.batches import read_images
+from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import DataError
+from normmatch.errors import ConfigError, DataError
 from normmatch.io import whole_file
-from normmatch.training.batches import ImageBank, TrainBatches, batch_images
+from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
+from normmatch.training.distributed import mean, on_first
+from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
 
 ERROR = "error"  # the key of what is wrong with a batch
@@ -42,6 +47,49 @@ class Shares(Dataset[dict[str, Any]]):
             return {ERROR: vanished(error)}
 
 
+@dataclass(frozen=True)
+class TrainData:
+    """Where batches come from, and what lies on the device before the first one: all pixels, or frozen features."""
+
+    batches: TrainBatches
+    pixels: PreparedSplit | None  # None where the network has no use for them
+    source: ImagesOnDevice | FrozenFeatures | None = None
+
+    def share(self, rank: int, world: int) -> Shares:
+        """What process `rank` of `world` trains on."""
+        return Shares(self.batches, rank, world, self.pixels if self.source is None else None)
+
+
+def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None, fabric: Fabric) -> TrainData:
+    """The training batches of a split, and where their images come from."""
+    batches = make_batches(config, split, frozen)
+    if frozen:
+        return TrainData(batches, None, frozen)
+    return TrainData(batches, split, images_on_device(split, fabric.device))
+
+
+def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None = None) -> TrainBatches:
+    """The training batches of a split, or of what a frozen backbone has seen in it."""
+    most = max(len(item.names) for item in split.objects)
+    return TrainBatches(
+        frozen.split if frozen else split,
+        config.batch_size,
+        config.seed,
+        config.data.sampling,
+        None if frozen else config.augment,
+        min_shared=get_protocol(config.data.protocol).fewest_shared,
+        points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
+        table=frozen.table if frozen else None,
+    )
+
+
+def images_on_device(split: PreparedSplit, device: torch.device) -> ImagesOnDevice | None:
+    """All training crops in a GPU's memory, where they take at most half of what is free; else batches bring them."""
+    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
+        return None
+    return ImagesOnDevice(split.images, device)
+
+
 def vanished(error: OSError) -> str:
     """What to say where the images of a dataset were, but are no more."""
     file = f" ({error.filename})" if error.filename else ""
@@ -58,19 +106,21 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
         return batch
     total = len(batch["mask0"])
     rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
-    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("plan_", "index"))}
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index"))}
     share |= {key: value / world for key, value in count_points(batch).items()}
     images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
-    if "plan_partner" in batch:
-        images = torch.cat([images, batch["plan_partner"][images]], 1)  # (2, 2b)
-        share |= {key: value[images.flatten()] for key, value in batch.items() if key.startswith("plan_")}
+    if "augment_partner" in batch:
+        images = torch.cat([images, batch["augment_partner"][images]], 1)  # (2, 2b)
+        share |= {key: value[images.flatten()] for key, value in batch.items() if key.startswith("augment_")}
         place = torch.arange(images.numel()).view(2, 2, -1)  # (2, own or partner, b)
-        share["plan_partner"] = place[:, [1, 1]].flatten()  # (4b,); a partner is painted as it is: it comes to nothing
+        share["augment_partner"] = place[
+            :, [1, 1]
+        ].flatten()  # (4b,); a partner is rendered as it is: it comes to nothing
     index = torch.cat([batch["index0"], batch["index1"]])[images]  # (2, b) or (2, 2b)
     return share | {"index0": index[0], "index1": index[1]}
 
 
-def make_loader(shares: Shares, config: TrainConfig, start: int, pinned: bool) -> DataLoader:
+def make_loader(shares: Shares, config: TrainConfig, start: int, device: torch.device) -> DataLoader:
     """Batches from step `start` on, prepared by other processes."""
     workers = min(config.data.workers, os.cpu_count() or 1)
     return DataLoader(
@@ -78,7 +128,7 @@ def make_loader(shares: Shares, config: TrainConfig, start: int, pinned: bool) -
         batch_size=None,
         sampler=range(start, config.steps),
         num_workers=workers,
-        pin_memory=pinned,
+        pin_memory=device.type == "cuda",
         prefetch_factor=8 if workers else None,
         worker_init_fn=_start_worker,
     )
@@ -110,11 +160,20 @@ def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Te
         yield ahead
 
 
-def make_bank(split: PreparedSplit, device: torch.device) -> ImageBank | None:
-    """All training crops in a GPU's memory, where they take at most half of what is free; else batches carry them."""
-    if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
-        return None
-    return ImageBank(split.images, device)
+def check_finite(losses: list[Tensor], step: int, data: TrainData, folder: Path, fabric: Fabric) -> None:
+    """Stop at a loss that is not finite, before a checkpoint has it, and keep its batch to look at.
+
+    Args:
+        losses: of the last steps before `step`; emptied here. Reading them waits for the device.
+    """
+    values = mean(fabric, torch.stack(losses)).tolist() if losses else []
+    losses.clear()
+    bad = [(step - len(values) + i, value) for i, value in enumerate(values) if not math.isfinite(value)]
+    if bad:
+        first, loss = bad[0]
+        file = folder / f"bad-batch-{first:07d}.safetensors"
+        on_first(fabric, lambda: keep_batch(Shares(data.batches, 0, 1, data.pixels)[first], file))
+        raise ConfigError(f"the loss is {loss} at step {first}; its batch is in {file}; try a smaller lr")
 
 
 def keep_batch(batch: dict[str, Any], file: Path) -> None:

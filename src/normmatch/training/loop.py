@@ -1,240 +1,177 @@
-"""Training: setup, then one visible loop of steps, checkpoints and validations.
+"""Training on one page: the state of a run, one step, and the loop around it.
+
+    batch -> augment -> describe -> losses -> backward -> clip -> optimise -> normalise -> average
 
 Everything random is a function of (seed, step): the batch is (see `TrainBatches`), and the generators are seeded anew
 at every step. So a run that is stopped, even killed, and resumed ends with the same weights as one that never stopped.
+How a run starts and ends is in `run.py`.
 """
 
-import math
-import time
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
-from timm.layers import convert_sync_batchnorm
-from torch import Tensor
+from lightning_fabric import Fabric
+from torch import Tensor, nn
 
 from normmatch.config import TrainConfig
-from normmatch.datasets.pairs import sample_pair_list
-from normmatch.datasets.protocols import get_protocol
-from normmatch.datasets.types import PreparedSplit, join
-from normmatch.errors import ConfigError, DataError, DeviceError, first_line
-from normmatch.evaluation.features import FeatureCache
-from normmatch.evaluation.metrics import mean_accuracy
-from normmatch.evaluation.predict import predict
+from normmatch.model.compiled.cuda_graph import RecordedStep
 from normmatch.model.network import NormMatch
 from normmatch.training import checkpoint
-from normmatch.training.batches import KeypointTable, TrainBatches, batch_images
-from normmatch.training.distributed import Processes, make_fabric, without_compiler
-from normmatch.training.frozen import Views, make_views
-from normmatch.training.loader import Shares, keep_batch, make_bank, make_loader, prefetch, vanished
-from normmatch.training.log import Journal
-from normmatch.training.optimizer import rate
-from normmatch.training.run import as_json, begin, claimed, find_start, make_model, warn_about, warn_about_validation
-from normmatch.training.step import TrainStep
-from normmatch.training.stop import LATE, REASONS, Stop
-from normmatch.training.update import Update
+from normmatch.training.batches import ImagesOnDevice, batch_images
+from normmatch.training.distributed import REASONS, Stop, largest, mean, on_first
+from normmatch.training.frozen import FrozenFeatures, describe_by_size
+from normmatch.training.loader import TrainData, check_finite, make_loader, prefetch
+from normmatch.training.log import Clock, TrainingLog
+from normmatch.training.losses import MatchingLoss, accuracy
+from normmatch.training.optimizer import averaged, move_average, set_rates
+from normmatch.training.validation import Validation, validate
 
-VALIDATION_SEED = 1000  # pairs of the validation list, the same for every run
+Batch = dict[str, Tensor]
+Step = Callable[[Batch], Batch]
 
 
-class Trainer:
-    """A run: network, average, optimiser, data, position. `state` is what a checkpoint holds."""
+class NetworkWithLosses(nn.Module):
+    """What is distributed: the inputs of a step in, its losses and accuracy out."""
 
-    def __init__(self, config: TrainConfig, splits: dict[str, PreparedSplit], state: dict[str, Any] | None = None):
-        self.config, self.splits = config, splits
-        self.fabric = make_fabric(config)
-        self.processes, self.device = Processes(self.fabric), self.fabric.device
-        self.step, self.seconds = 0, 0.0  # seconds of training, over all resumptions
-        self.lap, self.lap_step = time.monotonic(), 0
-        self._setup_network(state)
-        self._setup_data()
-        self.recent: list[Tensor] = []  # losses since the last line of the log, on the device
+    def __init__(self, model: NormMatch, loss: MatchingLoss) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
 
-    def _setup_network(self, state: dict[str, Any] | None) -> None:
-        config = self.config
-        torch.manual_seed(config.seed)
-        classes = torch.from_numpy(KeypointTable(self.splits["train"]).classes)
-        step = TrainStep(make_model(config, state), config.loss, classes)
-        if self.processes.several and self.device.type == "cuda":
-            step = cast(TrainStep, convert_sync_batchnorm(step))  # statistics of the whole batch
-        self.model = step.model
-        self.update = Update(self.fabric, step, config, self._inputs)
-        if state:
-            self.step, self.seconds = state["step"], state["seconds"]
-            self.update.load_state(state)
+    def forward(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        points = {key: value for key, value in inputs.items() if not key.startswith(("image", "features"))}
+        if "features0" in inputs and points["mask0"].device.type == "cpu":  # elsewhere sorting by size would wait
+            output = describe_by_size(self.model.head, inputs["features0"], inputs["features1"], points)
+        else:
+            output = self.model.head.describe(*self.model.features(inputs), points)
+        return {**self.loss(output, points), "accuracy": accuracy(output["similarity"], points)}
 
-    def _setup_data(self) -> None:
-        config, train = self.config, self.splits["train"]
-        fewest = get_protocol(config.data.protocol).fewest_shared
-        if config.data.validation_split:
-            self.validation = sample_pair_list(
-                self.splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
-            )
-        self.validation_bank: FeatureCache | None = None  # what a frozen backbone sees of the validation images
-        self.views = self._see_views() if config.views else None
-        self.bank = None if self.views else make_bank(train, self.device)
-        most = max(len(item.names) for item in train.objects)
-        self.batches = TrainBatches(
-            self.views.split if self.views else train,
-            config.batch_size,
-            config.seed,
-            config.data.sampling,
-            None if self.views else config.augment,
-            min_shared=fewest,
-            points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
-        )
 
-    def _see_views(self) -> Views:
-        """What the frozen backbone sees; the first process looks, the others read what it has kept."""
-        arguments = (self.model.backbone.eval(), self.splits["train"], self.config.augment, self.config.views)
-        folder = self.config.data.root / "prepared"
-        if self.processes.several:
-            self.processes.first(lambda: make_views(*arguments, folder))
-        return make_views(*arguments, folder, progress=self.fabric.is_global_zero)
+@dataclass
+class State:
+    """A run at one of its steps. It is saved and loaded as one."""
 
-    def fit(self) -> int:
-        """Train up to the last step, or until there is a reason to stop; returns that reason, or 0 at the end."""
-        config, reason = self.config, 0
-        pixels = self.splits["train"] if self.bank is None and self.views is None else None
-        shares = Shares(self.batches, self.fabric.global_rank, self.fabric.world_size, pixels)
-        loader = make_loader(shares, config, self.step, pinned=self.device.type == "cuda")
-        self.journal = Journal(config.out, self.step, self.fabric.is_global_zero, config.tensorboard)
-        with closing(self.journal), Stop(config.minutes) as stop, self.journal.bar(config.steps, self.step) as bar:
-            self._validate_when_due(bar)  # if it was killed in the validation
-            self.lap, self.lap_step = time.monotonic(), self.step
-            with closing(prefetch(loader, self.device)) as batches:
-                for batch in batches:
-                    logs = self._train_step(batch)
-                    self.step += 1
-                    last = self.step == config.steps
-                    bar.update(bar.task_ids[0], completed=self.step)
-                    if self.step % config.log_every == 0 or last:
-                        bar.update(bar.task_ids[0], note=self._log(logs))
-                    reason = self._reason(stop)
-                    if self.step % config.save_every == 0 or last or reason:
-                        self.save()
-                    if reason:
-                        bar.console.print(f"{REASONS[reason]} at step {self.step}; --resume continues")
-                        break
-                    self._validate_when_due(bar)
-        return reason
+    config: TrainConfig
+    fabric: Fabric
+    module: nn.Module  # NetworkWithLosses, as Fabric wraps it
+    model: NormMatch  # the network in it
+    average: NormMatch  # the running average of its weights, which is what is evaluated and kept
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    seconds: float = 0.0  # of training, over all resumptions
 
-    def _reason(self, stop: Stop) -> int:
-        """Why to stop now. Processes agree about it, for which they wait for their GPUs: not every step."""
-        if self.processes.several and self.device.type == "cuda" and self.step % self.config.log_every:
-            return 0
-        return self.processes.largest(stop.reason())
-
-    def _train_step(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        torch.manual_seed(self.config.seed * 1_000_003 + self.step + 7_919 * self.fabric.global_rank)
-        logs = self.update(batch, rate(self.step, self.config))
-        self.recent.append(logs["loss"].clone())
-        return logs
-
-    def _inputs(self, batch: dict[str, Tensor]) -> dict[str, Any]:
-        """What the network sees of a batch: of its images the pixels, or what a frozen backbone saw in them."""
-        kept = {key: value for key, value in batch.items() if not key.startswith(("plan_", "index", "image"))}
-        if self.views:
-            return kept | {f"features{i}": self.views.read(batch[f"index{i}"], batch[f"names{i}"]) for i in "01"}
-        pairs = len(batch["mask0"])  # behind them may be images that only lend pixels
-        image0, image1 = batch_images(batch, self.bank)
-        return kept | {"image0": image0[:pairs], "image1": image1[:pairs]}
-
-    def _log(self, logs: dict[str, Tensor]) -> str:
-        """Write a line to the log, and say it in short. Reading the numbers waits for the device: not every step."""
-        self._check_finite()
-        values = dict(zip(logs, self.processes.mean(torch.stack(list(logs.values()))).tolist(), strict=True))
-        now = time.monotonic()
-        seconds, steps = now - self.lap, self.step - self.lap_step
-        self.seconds, self.lap, self.lap_step = self.seconds + seconds, now, self.step
-        speed = steps * self.config.batch_size / seconds
-        self.journal.write({"step": self.step, "seconds": self.seconds, "pairs_per_second": speed, **values})
-        return f"loss {values['loss']:.3f}  accuracy {100 * values['accuracy']:.1f}  {speed:.0f} pairs/s"
-
-    def _check_finite(self) -> None:
-        """Stop at a loss that is not finite, before a checkpoint has it, and keep its batch to look at."""
-        losses = self.processes.mean(torch.stack(self.recent)).tolist() if self.recent else []
-        first = self.step - len(losses)
-        self.recent = []
-        bad = [(first + i, loss) for i, loss in enumerate(losses) if not math.isfinite(loss)]
-        if bad:
-            step, loss = bad[0]
-            file = self.config.out / f"bad-batch-{step:07d}.safetensors"
-            pixels = None if self.views else self.splits["train"]
-            self.processes.first(lambda: keep_batch(Shares(self.batches, 0, 1, pixels)[step], file))
-            raise ConfigError(f"the loss is {loss} at step {step}; its batch is in {file}; try a smaller lr")
-
-    def _validate_when_due(self, bar: Progress) -> None:
-        due = self.step == self.config.steps or self.step % self.config.validate_every == 0
-        if self.config.data.validation_split and self.step and due:
-            self.processes.first(lambda: None if self.journal.validated(self.step) else self._validate(bar.console))
-            self.lap = time.monotonic()
-
-    def _validate(self, console: Console) -> None:
-        model, split, sampling = self.update.averaged(), self.splits["val"], self.config.data.sampling
-        try:
-            bank = self.validation_bank or FeatureCache(model, [(split, self.validation.pairs)], progress=False)
-        except OSError as error:
-            raise DataError(vanished(error)) from error
-        if not self.config.backbone_lr:  # it will see the same next time
-            self.validation_bank = bank
-        said = predict(model, split, self.validation, sampling=sampling, progress=False, cache=bank)
-        by_class = said.accuracy()
-        mean = mean_accuracy(by_class)
-        line = {"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class}
-        self.journal.write(line)
-        self.journal.show_pairs(split, said, self.step)
-        console.print(f"step {self.step}: validation accuracy {100 * mean:.2f}")
-
-    def save(self) -> None:
-        """Write a checkpoint: all that the rest of the run depends on."""
-        self._check_finite()
-        state = {
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds: all that the rest of the run depends on."""
+        return {
             "step": self.step,
-            "seconds": self.seconds + time.monotonic() - self.lap,
+            "seconds": self.seconds,
             "min_score": self.model.config.min_score,
-            "config": as_json(self.config),
-            **self.update.state(),
+            "config": checkpoint.as_json(self.config),
+            "module": self.module.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],  # rates and the like follow from the settings
         }
-        path = self.config.out / f"step-{self.step:07d}.safetensors"
-        self.processes.first(lambda: checkpoint.save(path, state, self.config.keep))
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        self.step, self.seconds = saved["step"], saved["seconds"]
+        self.module.load_state_dict(saved["module"])
+        self.average.load_state_dict(saved["average"])
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": saved["optimizer"]})
 
 
-def train(config: TrainConfig, splits: dict[str, PreparedSplit]) -> NormMatch:
-    """Train on splits["train"], validate on splits["val"], leave everything in `config.out`; returns the average.
+def augment(batch: Batch, source: ImagesOnDevice | FrozenFeatures | None) -> dict[str, Any]:
+    """What the network sees of a batch: its augmented images, or what a frozen backbone has seen in them."""
+    points = {key: value for key, value in batch.items() if not key.startswith(("augment_", "index", "image"))}
+    if isinstance(source, FrozenFeatures):
+        return points | {f"features{i}": source.read(batch[f"index{i}"], batch[f"name_ids{i}"]) for i in "01"}
+    pairs = len(batch["mask0"])  # behind them may be images that only lend pixels
+    image0, image1 = batch_images(batch, source)  # (B, 3, S, S) each
+    return points | {"image0": image0[:pairs], "image1": image1[:pairs]}
 
-    Where nothing is held out, both are trained on. SIGTERM or Ctrl-C saves a checkpoint and exits with 143 or 130.
-    """
-    config = without_compiler(config)
-    if not config.data.validation_split:
-        splits = {"train": join(splits["train"], splits["val"]) if "val" in splits else splits["train"]}
-    state = find_start(config)
-    try:
-        with claimed(config.out):
-            trainer = Trainer(config, splits, state)
-            warn_about(trainer.batches, config.batch_size)
-            if config.data.validation_split:
-                warn_about_validation(splits["val"], trainer.validation.pairs)
-            trainer.processes.first(lambda: begin(config, resumed=state is not None))
-            reason = trainer.fit()
-            if reason > LATE:
-                raise SystemExit(128 + reason)
-            model = trainer.update.averaged()
-            if not reason:
-                trainer.processes.first(lambda: model.save_pretrained(config.out))
-            return model
-    except OSError as error:
-        raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
-    except torch.OutOfMemoryError as error:
-        raise DeviceError(
-            f"the device has too little memory for {config.batch_size} pairs a step; expected a smaller --batch-size"
-        ) from error
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        raise DataError(
-            f"a process that prepares batches has died: {first_line(error)} "
-            "Memory may be short, or the dataset's cache may have vanished"
-        ) from error
+
+def step(state: State, batch: Batch, source: ImagesOnDevice | FrozenFeatures | None = None) -> Batch:
+    """One training step, whole: its losses and accuracy. Nothing in it waits for the device."""
+    config = state.config
+    inputs = augment(batch, source)
+    state.optimizer.zero_grad()
+    logs = state.module(inputs)  # describe the keypoints of both images, then the losses
+    state.fabric.backward(logs["loss"])
+    if config.clip:
+        logs["gradient"] = nn.utils.clip_grad_norm_(state.model.head.parameters(), config.clip)
+    state.optimizer.step()
+    state.model.normalize_weights()  # back on the sphere
+    move_average(state.average, state.model, 1 - config.average if state.step else 1.0)
+    return {key: value.detach() for key, value in logs.items()}
+
+
+def fit(state: State, data: TrainData, validation: Validation | None) -> int:
+    """Train up to the last step, or until there is a reason to stop: returns that reason, or 0 at the end."""
+    config, fabric, reason = state.config, state.fabric, 0
+    run_step = recorded(partial(step, state, source=data.source), state)
+    loader = make_loader(data.share(fabric.global_rank, fabric.world_size), config, state.step, fabric.device)
+    log = TrainingLog(config.out, state.step, state.seconds, fabric.is_global_zero, config.tensorboard)
+    with closing(log), Stop(config.minutes) as stop, log.bar(config.steps, state.step):
+        validate_when_due(state, validation, log)  # if it was killed in the validation
+        clock, losses = Clock(state.seconds), list[Tensor]()  # losses not looked at yet: that waits for the device
+        with closing(prefetch(loader, fabric.device)) as batches:
+            for batch in batches:
+                torch.manual_seed(config.seed * 1_000_003 + state.step + 7_919 * fabric.global_rank)
+                set_rates(state.optimizer, state.step, config)
+                logs = run_step(batch)
+                losses.append(logs["loss"].clone())  # the next step may overwrite it
+                state.step += 1
+                log.advance(state.step)
+                last = state.step == config.steps
+                if state.step % config.log_every == 0 or last:
+                    check_finite(losses, state.step, data, config.out, fabric)
+                    values = mean(fabric, torch.stack(list(logs.values()))).tolist()
+                    state.seconds = clock.seconds
+                    log.write_step(state.step, state.seconds, config.batch_size, dict(zip(logs, values, strict=True)))
+                reason = reason_to_stop(state, stop)
+                if state.step % config.save_every == 0 or last or reason:
+                    check_finite(losses, state.step, data, config.out, fabric)
+                    state.seconds = clock.seconds
+                    save(state)
+                if reason:
+                    log.say(f"{REASONS[reason]} at step {state.step}; --resume continues")
+                    break
+                with clock.paused():
+                    validate_when_due(state, validation, log)
+    return reason
+
+
+def recorded(plain: Step, state: State) -> Step:
+    """The step as one launch of a CUDA graph, where one GPU does all of it and it is compiled."""
+    one_gpu = state.fabric.device.type == "cuda" and state.fabric.world_size == 1
+    return RecordedStep(plain) if one_gpu and state.config.compile else plain
+
+
+def reason_to_stop(state: State, stop: Stop) -> int:
+    """Why to stop now, or 0. Processes agree about it, for which they wait for their GPUs: not every step."""
+    several_gpus = state.fabric.world_size > 1 and state.fabric.device.type == "cuda"
+    if several_gpus and state.step % state.config.log_every:
+        return 0
+    return largest(state.fabric, stop.reason())
+
+
+def save(state: State) -> None:
+    """Write a checkpoint."""
+    path = state.config.out / f"step-{state.step:07d}.safetensors"
+    on_first(state.fabric, lambda: checkpoint.save(path, state.state_dict(), state.config.keep))
+
+
+def validate_when_due(state: State, validation: Validation | None, log: TrainingLog) -> None:
+    """Validate every so many steps and after the last one, unless the log of a resumed run has it already."""
+    due = state.step == state.config.steps or state.step % state.config.validate_every == 0
+    if validation is None or not state.step or not due:
+        return
+
+    def work() -> None:
+        if not log.validated(state.step):
+            predictions = validate(averaged(state.average), validation, state.config)
+            log.write_validation(state.step, state.seconds, validation.split, predictions)
+
+    on_first(state.fabric, work)

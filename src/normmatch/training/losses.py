@@ -25,21 +25,21 @@ def count_points(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Over how many keypoints the means are: true matches, points with another one beside them, points with names."""
     rows = {side: batch[f"mask{side}"].sum(1) for side in "01"}  # (B,)
     counts = {f"count_points{side}": n.masked_fill(n < 2, 0).sum() for side, n in rows.items()}
-    counts["count_matches"] = (batch["matches0"] >= 0).sum()
-    if "names0" in batch:
-        counts["count_names"] = (batch["names0"] >= 0).sum() + (batch["names1"] >= 0).sum()
+    counts["count_matches"] = (batch["gt_matches0"] >= 0).sum()
+    if "name_ids0" in batch:
+        counts["count_names"] = (batch["name_ids0"] >= 0).sum() + (batch["name_ids1"] >= 0).sum()
     return {key: value.clamp_min(1) for key, value in counts.items()}
 
 
 def info_nce(
     similarity: Tensor,
-    matches0: Tensor,
+    gt_matches0: Tensor,
     mask0: Tensor,
     mask1: Tensor,
     temperature: Tensor | float,
     count: Tensor | None = None,
 ) -> Tensor:
-    """Symmetric InfoNCE of similarity (..., B, M, N) with true matches0 (B, M), -1 for none: mean of both directions.
+    """Symmetric InfoNCE of similarity (..., B, M, N) and gt_matches0 (B, M), -1 for none: mean of both directions.
 
         -log( exp(s_ij / t) / sum_l exp(s_il / t) )    for each true match (i, j), l over the valid points
 
@@ -47,9 +47,9 @@ def info_nce(
     bounded below by 0. A point without a partner is a negative for the others and has no term of its own.
     """
     logits = similarity / temperature
-    rows = _matched_log_likelihood(logits, matches0, mask1)  # (..., B, M)
-    columns = _matched_log_likelihood(logits.mT, inverse(matches0, mask1.shape[1]), mask0)  # (..., B, N)
-    count = (matches0 >= 0).sum().clamp_min(1) if count is None else count
+    rows = _matched_log_likelihood(logits, gt_matches0, mask1)  # (..., B, M)
+    columns = _matched_log_likelihood(logits.mT, inverse(gt_matches0, mask1.shape[1]), mask0)  # (..., B, N)
+    count = (gt_matches0 >= 0).sum().clamp_min(1) if count is None else count
     return -(rows.sum((-2, -1)) + columns.sum((-2, -1))) / (2 * count)
 
 
@@ -86,10 +86,10 @@ def weigh_layers(terms: Tensor) -> Tensor:
     return LAYER_STEP * (torch.arange(len(terms), 0, -1, device=terms.device) * terms).sum()
 
 
-def cross_entropy(similarity: Tensor, matches0: Tensor, mask1: Tensor, count: Tensor | None = None) -> Tensor:
+def cross_entropy(similarity: Tensor, gt_matches0: Tensor, mask1: Tensor, count: Tensor | None = None) -> Tensor:
     """The ablation: plain cross-entropy of the rows of the raw similarity, in one direction, without temperature."""
-    rows = _matched_log_likelihood(similarity, matches0, mask1)
-    return -rows.sum() / ((matches0 >= 0).sum().clamp_min(1) if count is None else count)
+    rows = _matched_log_likelihood(similarity, gt_matches0, mask1)
+    return -rows.sum() / ((gt_matches0 >= 0).sum().clamp_min(1) if count is None else count)
 
 
 class NameLoss(nn.Module):
@@ -145,30 +145,39 @@ class MatchingLoss(nn.Module):
 
         Args:
             output: of `NormMatch.describe`: similarity (B, M, N), layers0 (L, B, M, D), layers1 (L, B, N, D).
-            batch: matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), names0 (B, M), names1 (B, N); where it
-                is a share of a batch, the counts of `count_points`, each divided by the number of shares.
+            batch: gt_matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), name_ids0 (B, M), name_ids1 (B, N);
+                of a share of a batch also the counts of `count_points`, each divided by the number of shares.
         """
         matches, points0, points1, names = (
             batch.get(f"count_{name}") for name in ("matches", "points0", "points1", "names")
         )
         similarity = output["similarity"].float()
         if not self.config.contrastive:
-            term = cross_entropy(similarity, batch["matches0"], batch["mask1"], matches)
+            term = cross_entropy(similarity, batch["gt_matches0"], batch["mask1"], matches)
             return {"loss": term, "cross_entropy": term}
         layers0, layers1 = output["layers0"].float(), output["layers1"].float()
         mask0, mask1 = batch["mask0"], batch["mask1"]
         temperature = self.log_temperature.exp()
-        terms = {"info_nce": info_nce(similarity, batch["matches0"], mask0, mask1, temperature, matches)}
+        terms = {"info_nce": info_nce(similarity, batch["gt_matches0"], mask0, mask1, temperature, matches)}
         spread = (hyperspherical(layers0, mask0, points0) + hyperspherical(layers1, mask1, points1)) / 2  # (L,)
         terms["hyperspherical"] = spread[-1]
         if self.config.layer_loss:
             terms["layers"] = weigh_layers(spread)
         if self.config.layer_match and len(layers0) > 1:
             earlier = layers0[:-1] @ layers1[:-1].mT  # (L - 1, B, M, N)
-            each = info_nce(earlier, batch["matches0"], mask0, mask1, temperature, matches)  # (L - 1,)
+            each = info_nce(earlier, batch["gt_matches0"], mask0, mask1, temperature, matches)  # (L - 1,)
             terms["layer_match"] = self.config.layer_match * each.mean()
         if self.names is not None:
             descriptors = torch.cat([layers0[-1], layers1[-1]], 1)  # (B, M + N, D)
-            numbers = torch.cat([batch["names0"], batch["names1"]], 1)  # (B, M + N)
+            numbers = torch.cat([batch["name_ids0"], batch["name_ids1"]], 1)  # (B, M + N)
             terms["names"] = self.config.names * self.names(descriptors, numbers, temperature, names)
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}
+
+
+@torch.no_grad()
+def accuracy(similarity: Tensor, points: dict[str, Tensor]) -> Tensor:
+    """The share of the true matches that a plain arg-max finds: Sinkhorn is for evaluation."""
+    known = points["gt_matches0"] >= 0
+    likely = similarity.masked_fill(~points["mask1"].unsqueeze(1), -2.0).argmax(2)
+    right = known & (likely == points["gt_matches0"])
+    return right.sum() / points.get("count_matches", known.sum().clamp_min(1))

@@ -53,13 +53,20 @@ def find(name: str | Path) -> Path:
         logger.setLevel(level)
 
 
-def save_weights(path: Path, state: Mapping[str, Tensor], config: ModelConfig) -> None:
-    """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder."""
+def save_weights(
+    path: Path, state: Mapping[str, Tensor], config: ModelConfig, about: Mapping[str, Any] | None = None
+) -> None:
+    """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder.
+
+    Args:
+        about: how the network came to be, such as held_out: whether the validation objects were not trained on.
+    """
     values = asdict(config)
     values["backbone_weights"] = Path(config.backbone_weights).name
     try:
         with whole_file(path) as partial:
-            save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata={"config": json.dumps(values)})
+            metadata = {key: json.dumps(value) for key, value in {**(about or {}), "config": values}.items()}
+            save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata=metadata)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
 
