@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from normmatch import weights as pretrained
 from normmatch.errors import WeightsError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import best_threshold, f1_result
+from normmatch.weights import BUNDLED, find_weights
 
 
 def find_own_file(weights: str) -> Path:
     """The file to write a threshold into; weights of a hub are in a cache that is not ours."""
-    file = pretrained.find(weights)
-    if not (Path(weights).exists() or file.parent == pretrained.BUNDLED):
+    file = find_weights(weights)
+    if not (Path(weights).exists() or file.parent == BUNDLED):
         raise WeightsError(f"weights {weights} come from a hub; expected a file or a folder to write a threshold into.")
     return file
 

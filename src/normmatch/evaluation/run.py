@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from normmatch import weights as pretrained
 from normmatch.config import DatasetName
 from normmatch.datasets.catalog import Reading, load_splits
 from normmatch.datasets.pairs import objects_hash
@@ -18,6 +17,7 @@ from normmatch.evaluation.predictions import Predictions, load_predictions, save
 from normmatch.evaluation.report import make_report, make_sheets
 from normmatch.evaluation.tables import Sheet, print_sheet, to_markdown
 from normmatch.io import write_json, write_text, writing
+from normmatch.weights import FILE_NAME, find_weights, set_min_score
 
 DEFAULT_WEIGHTS = "small"
 
@@ -65,7 +65,7 @@ def ask_all(
     weights: Sequence[str], name: DatasetName, config: EvalConfig
 ) -> tuple[list[Predictions], list[dict[str, Any]]]:
     """What the networks say about the split, and what their calibrations found; the thresholds are written."""
-    files = [find_own_file(item) if config.calibrate else pretrained.find(item) for item in weights]
+    files = [find_own_file(item) if config.calibrate else find_weights(item) for item in weights]
     said: list[Predictions] = []
     calibrations = []
     for number, (answers, file) in enumerate(zip(ask_networks(weights, name, config), files, strict=True)):
@@ -76,7 +76,7 @@ def ask_all(
                 save_predictions(predictions, config.out / file_name(predictions, number if len(weights) > 1 else None))
         if config.calibrate:
             calibrations.append(calibrate(answers, config.split))
-            pretrained.set_min_score(file, calibrations[-1]["threshold"])
+            set_min_score(file, calibrations[-1]["threshold"])
     return said, calibrations
 
 
@@ -117,7 +117,7 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     """A name for a file of predictions that tells what they are; `number` keeps several weights apart."""
     meta = predictions.meta
     path = Path(meta["weights"])
-    parts = [path.parent.name if path.name == pretrained.FILE_NAME else path.stem]
+    parts = [path.parent.name if path.name == FILE_NAME else path.stem]
     parts += [] if number is None else [str(number)]
     parts += [meta["dataset"], meta["split"], meta["protocol"]]
     parts += [] if meta["sampling"] == "intersection" else [meta["sampling"]]

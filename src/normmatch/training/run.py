@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from normmatch import weights as pretrained
 from normmatch.config import ModelConfig, TrainConfig
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.io import locked, whole_file
+from normmatch.model.backbone import load_weights
 from normmatch.model.network import NormMatch
 from normmatch.training import checkpoint
 from normmatch.training.batches import TrainBatches
 from normmatch.training.distributed import is_first
 from normmatch.training.log import CURVES, LOG
+from normmatch.weights import find_weights, read_config
 
 CONFIG, LOCK = "config.json", ".lock"  # in the folder of a run
 HALF = (".step-", ".model.", ".config.", ".log.", ".bad-batch-")  # how the names of half-written files begin
@@ -99,10 +100,10 @@ def make_model(config: TrainConfig, state: dict[str, Any] | None) -> NormMatch:
     model = NormMatch(replace(config.model, backbone_weights="random"))  # no backbone is asked for twice
     min_score = (state or {}).get("min_score", config.model.min_score)
     if config.init and not state:
-        file = pretrained.find(config.init)
-        trained = pretrained.read_config(file)
+        file = find_weights(config.init)
+        trained = read_config(file)
         check_fits(config.init, trained, config.model)
-        pretrained.load_weights(model, file)
+        load_weights(model, file)
         min_score = trained.min_score  # near enough until the network is calibrated again
     model.config = replace(config.model, min_score=min_score)
     return model

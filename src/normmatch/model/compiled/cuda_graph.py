@@ -1,63 +1,131 @@
-"""CUDA graphs: a function's kernels recorded once and launched as one, where launching them one by one is the limit."""
+"""CUDA graphs: a function's kernels recorded once and launched as one, where launching them one by one is the limit.
+
+`CudaGraphs` is for inference: any shapes, results that stay. `RecordedStep` is for training: one shape, results that
+the next step overwrites. Both are a `Recording` and what is put before and behind it.
+"""
 
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from normmatch.errors import first_line
+
 TensorFunction = Callable[..., tuple[Tensor, ...]]
+Batch = dict[str, Tensor]
 WARM_UP = 3  # runs before the recording: compilers compile, libraries choose their kernels
 KEPT = 64  # recordings; they share one pool of memory
 ALIGNED = 256  # bytes, as CUDA's own allocations are
+
+
+class Recording:
+    """The kernels of a function without arguments, and what it returned: the places that each replay writes to anew.
+
+    The function must neither wait for the device nor depend on anything but tensors that stay where they are. It has
+    run before, with `run_beside`, so that compilers and libraries are done with their preparations.
+    """
+
+    def __init__(self, function: Callable[[], Any], stream: torch.cuda.Stream | None = None, pool: Any = None) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            self.outputs = function()
+
+
+def run_beside(stream: torch.cuda.Stream, function: Callable[[], Any]) -> Any:
+    """Run a function on another stream: after what was launched on this one, and before what will be."""
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        result = function()
+    torch.cuda.current_stream().wait_stream(stream)
+    return result
 
 
 class CudaGraphs:
     """A function of tensors on a GPU, recorded for each combination of shapes; call it like the function itself.
 
     Arguments may lie elsewhere: they are copied to where the recording reads them. Results are copies, so that the next
-    call does not change them. `function` must neither wait for the device nor depend on anything but its arguments and
-    weights that stay where they are.
+    call does not change them.
     """
 
     def __init__(self, function: TensorFunction, device: torch.device) -> None:
         self.function, self.device = function, device
-        self.recordings: OrderedDict[tuple, Recording] = OrderedDict()
+        self.recordings: OrderedDict[tuple, tuple[Inputs, Recording]] = OrderedDict()
         self.lock = threading.Lock()
         self.pool: Any = None
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype, a.device) for a in arguments)
         with self.lock, torch.cuda.device(self.device):
-            recording = self.recordings.pop(key, None) or self._record(arguments)
-            self.recordings[key] = recording  # the last that was used
+            inputs, recording = self.recordings.pop(key, None) or self._record(arguments)
+            self.recordings[key] = inputs, recording  # the last that was used
             if len(self.recordings) > KEPT:
                 self.recordings.popitem(last=False)
-            recording.inputs.fill(arguments)
+            inputs.fill(arguments)
             recording.graph.replay()
             results = tuple(map(torch.empty_like, recording.outputs))
             _copy(results, recording.outputs)
             return results
 
-    def _record(self, arguments: tuple[Tensor, ...]) -> "Recording":
+    def _record(self, arguments: tuple[Tensor, ...]) -> "tuple[Inputs, Recording]":
         inputs = Inputs(arguments, self.device)
         inputs.fill(arguments)
+
+        def run() -> tuple[Tensor, ...]:
+            return tuple(self.function(*inputs.places))
+
         stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self.function(*inputs.places)
-        torch.cuda.current_stream().wait_stream(stream)
+        for _ in range(WARM_UP):
+            run_beside(stream, run)
         if self.pool is None:
             self.pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            outputs = self.function(*inputs.places)
-        return Recording(graph, inputs, tuple(outputs))
+        return inputs, Recording(run, pool=self.pool)
+
+
+class RecordedStep:
+    """A training step on a GPU as one launch, recorded after a few plain steps.
+
+    A step is over a thousand small kernels, which Python launches more slowly than the GPU runs them. Batches must have
+    one shape; what a step returns, the next overwrites. Where recording fails it is said once, and all steps are plain.
+    """
+
+    def __init__(self, step: Callable[[Batch], Batch]) -> None:
+        self.step, self.plain_steps = step, 0
+        self.stream = torch.cuda.Stream()
+        self.batch: Batch = {}  # where the recording reads
+        self.recording: Recording | None = None
+        self.possible = True
+
+    def __call__(self, batch: Batch) -> Batch:
+        if self.possible and self.plain_steps >= WARM_UP and self.recording is None:
+            self._record(batch)
+        if self.recording is None:
+            self.plain_steps += 1
+            return run_beside(self.stream, lambda: self.step(batch))
+        _copy(list(self.batch.values()), [batch[key] for key in self.batch])
+        self.recording.graph.replay()
+        return self.recording.outputs
+
+    def _record(self, batch: Batch) -> None:
+        self.batch = {key: value.clone() for key, value in batch.items()}
+        try:
+            self.recording = Recording(lambda: self.step(self.batch), self.stream)
+        except RuntimeError as error:  # memory, mostly: a recording keeps what it needs to itself
+            self.possible = False
+            _renew_generator()
+            warnings.warn(f"training steps cannot be recorded and run slower: {first_line(error)}", stacklevel=3)
+
+
+def _renew_generator() -> None:
+    """A recording that fails leaves torch's random generator in the middle of it; give it a state of its own again."""
+    device = torch.cuda.current_device()
+    fresh = torch.Generator(f"cuda:{device}").manual_seed(torch.initial_seed())
+    torch.cuda.default_generators[device].graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 class Inputs:
@@ -87,14 +155,6 @@ class Inputs:
             self.arrived.copy_(self.parcel, non_blocking=True)
             self.sent.record()
         _copy([self.places[i] for i in self.others], [arguments[i] for i in self.others])
-
-
-class Recording(NamedTuple):
-    """A CUDA graph, where it reads and where it writes."""
-
-    graph: torch.cuda.CUDAGraph
-    inputs: Inputs
-    outputs: tuple[Tensor, ...]
 
 
 def _copy(places: Sequence[Tensor], values: Sequence[Tensor]) -> None:
