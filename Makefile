@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+LOCK   := constraints.txt
 
-.PHONY: demo test lint types install clean
+.PHONY: demo test lint types install lock clean
 
 demo: install
 	$(BIN)/normmatch samples --out demo/matches.png
 
 test: lint types
-	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.losses --cov-fail-under=90
+	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.training.losses --cov-fail-under=90
 
 lint: install
 	$(BIN)/ruff check .
@@ -21,12 +22,22 @@ types: install
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+# Exactly the versions of the lock, also of what builds the package; of torch whichever build pip finds, CPU or GPU.
+$(STAMP): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say which with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint $(LOCK) pip hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint $(LOCK) --no-build-isolation --editable '.[dev]'
 	@touch $(STAMP)
 
+# The newest versions that pyproject.toml admits, as plain name==version lines. Run `make test` before they are kept.
+lock:
+	$(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/python -m pip install --quiet --upgrade pip
+	.lock-venv/bin/python -m pip install --quiet '.[dev]' hatchling editables
+	.lock-venv/bin/python -m pip freeze --all | grep -v '^normmatch' | sed 's/+.*//' > $(LOCK).new
+	mv $(LOCK).new $(LOCK)
+	rm -rf .lock-venv
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .lock-venv demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

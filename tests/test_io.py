@@ -8,6 +8,7 @@ import threading
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,20 @@ def test_formats(tmp_path: Path, suffix: str) -> None:
     assert array.shape == (16, 24, 3)
     assert array.dtype == np.uint8
     assert np.abs(np.array(quarters(array)) - [RED, GREEN, BLUE, WHITE]).max() < 40
+
+
+def test_open_files_stay_open_and_where_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    corners().save(path)
+    with path.open("rb") as file:
+        np.testing.assert_array_equal(read_image(file), read_image(path))
+        np.testing.assert_array_equal(read_image(file), read_image(path))
+        assert file.tell() == 0
+    with pytest.raises(InputError, match="the picture is an open file that cannot be read"):
+        read_image(file, name="the picture")
+    for content in (b"", b"no image"):
+        with pytest.raises(InputError, match="expected an undamaged JPEG"):
+            read_image(BytesIO(content))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -101,9 +116,9 @@ def test_16_bit_colour(tmp_path: Path) -> None:
     [
         ([0.0, 0.5, 1.0], [0, 128, 255]),
         ([-3.0, 0.0, 3.0], [0, 128, 255]),
-        ([0.0, 2000.0, 4000.0], [0, 128, 255]),
+        ([0.0, 2047.5, 4095.0], [0, 128, 255]),
         ([np.nan, 0.25, np.inf], [0, 64, 0]),
-        ([7.0, 7.0, 7.0], [0, 0, 0]),
+        ([7.0, 7.0, 7.0], [7, 7, 7]),
         ([-3e38, 0.0, 3e38], [0, 128, 255]),
     ],
 )
@@ -111,6 +126,25 @@ def test_float_tiff(tmp_path: Path, values: list[float], expected: list[int]) ->
     path = tmp_path / "a.tif"
     Image.fromarray(np.array([values], dtype=np.float32)).save(path)
     np.testing.assert_allclose(read_image(path)[0, :, 1], expected, atol=1)
+
+
+@pytest.mark.parametrize("largest", [255, 1023, 4095, 16383])
+@pytest.mark.parametrize(("kind", "suffix"), [(np.uint16, "png"), (np.uint16, "tif"), (np.int32, "tif")])
+def test_few_bits_in_many_are_not_read_as_black(tmp_path: Path, largest: int, kind: type, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(np.array([[0, largest // 2, largest]]).astype(kind).repeat(3, axis=0)).save(path)
+    with pytest.warns(UserWarning, match=f"grey values up to {largest:,} in .* bits are read as 0 to {largest:,}"):
+        array = read_image(path)
+    np.testing.assert_allclose(array[0, :, 1], [0, 127, 255], atol=1)
+
+
+def test_warnings_of_others_are_heard_while_images_are_read(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    with io.QUIET:
+        warnings.warn("torch.compile does not work", stacklevel=1)
+        warnings.warn_explicit("damaged EXIF", UserWarning, "PIL/Image.py", 1, module="PIL.Image")
+    assert [str(warning.message) for warning in recwarn.list] == ["torch.compile does not work"]
 
 
 def test_integer_tiff(tmp_path: Path) -> None:

@@ -1,8 +1,20 @@
 """The errors that a user can cause: each carries one sentence that says what is wrong, where, and what was expected."""
 
+LONGEST = 300  # characters of a sentence
+
+
+def readable(text: str) -> str:
+    """The text on one line that can be printed anywhere and read by a person: what is long loses its middle."""
+    text = text if len(text) <= 10 * LONGEST else text[: 5 * LONGEST] + text[-5 * LONGEST :]
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2 - 2]} ... {line[-LONGEST // 2 + 3 :]}"
+
 
 class NormMatchError(ValueError):
     """Something the caller can mend. The command line prints its sentence and exits with 2."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(readable(sentence))
 
 
 class ConfigError(NormMatchError):
@@ -31,4 +43,4 @@ class DeviceError(NormMatchError):
 
 def first_line(error: Exception) -> str:
     """What somebody else's error says, in short; its kind where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

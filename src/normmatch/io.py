@@ -1,6 +1,6 @@
-"""Files: any common image becomes an upright RGB array, or one sentence says why not; what is written is whole."""
+"""Reading images: any common file becomes an upright RGB array, or one sentence says why not. And lock files."""
 
-import json
+import io
 import os
 import re
 import stat
@@ -9,22 +9,27 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from normmatch.errors import InputError
+from normmatch.errors import InputError, first_line
+from normmatch.outputs import whole_file, write_json, write_text, writing  # noqa: F401 - until all say so
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
+MAX_BYTES = 1 << 29  # of an open file
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
 MIN_SIDE = 8  # pixels of an image, or of a box in it: less shows nothing that could be matched
+DEPTHS = (255, 1023, 4095, 16383, 65535)  # the largest grey of 8, 10, 12, 14 and 16 bits
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
-IMAGE_KINDS = "a path, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a tensor (3, H, W)"
+IMAGE_KINDS = (
+    "a path, an open file, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a tensor (3, H, W)"
+)
 
 
 class _Quiet:
-    """Warnings are off inside, from the first thread that enters to the last that leaves.
+    """Pillow's warnings are off inside, from the first thread that enters to the last that leaves; others are heard.
 
     `catch_warnings` changes the whole process: if each thread had its own, the last to leave could put back what
     another had set, and warnings would stay off for good.
@@ -37,7 +42,7 @@ class _Quiet:
         with self.lock:
             if not self.inside:
                 self.caught.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
+                warnings.filterwarnings("ignore", module="PIL")
             self.inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -48,46 +53,6 @@ class _Quiet:
 
 
 QUIET = _Quiet()
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: the path given gets the name `path` at the end of the block, unless it raises.
-
-    The missing folders above `path` are made.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, because a move to another disk is a copy; with the same ending, because it tells the format.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        temporary.touch()
-        usual = temporary.stat().st_mode  # some libraries hide what they write from everybody else
-        temporary.unlink()
-        yield temporary
-        temporary.chmod(usual)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Make one sentence of what the disk says against writing to `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(content, indent=indent))
 
 
 @contextmanager
@@ -114,49 +79,69 @@ def locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def read_image(path: Path | str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+def read_image(source: Path | str | IO[bytes], max_pixels: int = MAX_PIXELS, name: str = "") -> np.ndarray:
     """Read an image file as (H, W, 3) uint8 RGB, upright (EXIF orientation applied), the first frame of an animation.
 
     Grey, palette and CMYK images are converted, 16-bit ones scaled to 8 bits, transparency is laid on white.
 
+    Args:
+        source: a path, or an open file or BytesIO, which stays open and where it was.
+        max_pixels: larger images are refused.
+        name: what messages call it; a path is called by itself.
+
     Raises:
         InputError: missing, not an image, cut off, damaged, or larger than `max_pixels`; the sentence names the file.
     """
-    path = Path(path)
-    check_file(path)
+    if isinstance(source, str | Path):
+        path = Path(source)
+        check_file(path)
+        return _decode(path, name or str(path), max_pixels)
+    try:
+        place = source.tell()
+        content = source.read(MAX_BYTES + 1)
+        source.seek(place)
+    except (OSError, ValueError) as error:  # a closed file, a pipe
+        raise InputError(f"{name or 'the image'} is an open file that cannot be read: {first_line(error)}.") from error
+    if not isinstance(content, bytes) or not 0 < len(content) <= MAX_BYTES:
+        raise InputError(f"{name or 'the image'} is an open file without the bytes of an image; expected {EXPECTED}.")
+    return _decode(io.BytesIO(content), name or "the image", max_pixels)
+
+
+def _decode(source: Path | io.BytesIO, name: str, max_pixels: int) -> np.ndarray:
+    """The pixels of an image file (H, W, 3), or one sentence."""
     # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
     with QUIET:
         try:
-            with Image.open(path) as image:
-                _check_header(image, path, max_pixels)
+            with Image.open(source) as image:
+                _check_header(image, name, max_pixels)
                 ImageOps.exif_transpose(image, in_place=True)  # or an upright image would be copied
                 return rgb_array(image)
         except InputError:
             raise
         except UnidentifiedImageError:
-            raise InputError(f"{path} is not a readable image; expected {EXPECTED}.") from None
+            raise InputError(f"{name} is not a readable image; expected {EXPECTED}.") from None
         except Image.DecompressionBombError:
-            raise InputError(f"{path} has more than the {max_pixels:,} pixels that can be read.") from None
+            raise InputError(f"{name} has more than the {max_pixels:,} pixels that can be read.") from None
         except PermissionError:
-            raise InputError(f"{path} cannot be opened: permission denied.") from None
+            raise InputError(f"{name} cannot be opened: permission denied.") from None
         except (
             Exception
         ) as error:  # the decoders raise whatever they stumble on: OSError, SyntaxError, struct.error ...
             reason = str(error).rstrip(".") or type(error).__name__
-            raise InputError(f"{path} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
+            raise InputError(f"{name} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
 
 
 def load_image(image: Any, name: str = "image") -> np.ndarray:
     """An image of any kind as (H, W, 3) uint8 RGB, upright: files and PIL images are turned as their EXIF data say."""
-    if isinstance(image, str | Path):
-        return read_image(image)
+    if isinstance(image, str | Path) or hasattr(image, "read"):
+        return read_image(image, name="" if isinstance(image, str | Path) else name)
     if isinstance(image, Image.Image):
         _check_image_size(*image.size, name)
         try:
             return rgb_array(ImageOps.exif_transpose(image))
         except (OSError, SyntaxError, ValueError) as error:  # a file that PIL opened, and now fails to decode
             raise InputError(f"{name} cannot be decoded ({error}); expected an undamaged image.") from error
-    array = as_array(image)
+    array = as_array(image, name)
     if hasattr(image, "detach") and array.ndim == 3:  # a tensor
         array = array.transpose(1, 2, 0)  # (H, W, 3)
     if array.ndim == 2:
@@ -197,9 +182,19 @@ def rgb_array(image: Image.Image) -> np.ndarray:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))  # (H, W, 3)
 
 
-def as_array(values: Any) -> np.ndarray:
-    """The values as a numpy array, also those of a torch tensor, though torch is not imported for it."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+def as_array(values: Any, what: str = "what was given") -> np.ndarray:
+    """The values as a numpy array, also those of a torch tensor of any kind, though torch is not imported for it."""
+    try:
+        if not hasattr(values, "detach"):
+            return np.asarray(values)
+        tensor = values.detach()
+        if tensor.is_quantized:
+            tensor = tensor.dequantize()
+        if str(tensor.layout) != "torch.strided":
+            tensor = tensor.to_dense()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().resolve_conj().numpy()
+    except Exception as error:  # ragged lists, tensors without data, objects that only look like arrays ...
+        raise InputError(f"{what} cannot be read as an array: {first_line(error)}") from error
 
 
 def is_web_address(path: Path | str) -> bool:
@@ -226,27 +221,33 @@ def check_file(path: Path) -> None:
         raise InputError(f"The image {path} is empty (0 bytes).")
 
 
-def _check_header(image: Image.Image, path: Path, max_pixels: int) -> None:
+def _check_header(image: Image.Image, name: str, max_pixels: int) -> None:
     """Refuse by format and size, which are known before any pixel is decoded."""
     if image.format not in FORMATS:  # some of Pillow's other formats start external programs
-        raise InputError(f"{path} is a {image.format} file; expected {EXPECTED}.")
+        raise InputError(f"{name} is a {image.format} file; expected {EXPECTED}.")
     width, height = image.size
     if width * height > max_pixels:
         raise InputError(
-            f"{path} has {width} x {height} pixels, more than the {max_pixels:,} that can be read; make it smaller."
+            f"{name} has {width} x {height} pixels, more than the {max_pixels:,} that can be read; make it smaller."
         )
     if width * height == 0:
-        raise InputError(f"{path} has {width} x {height} pixels; expected at least one.")
+        raise InputError(f"{name} has {width} x {height} pixels; expected at least one.")
 
 
 def _to_8_bits(values: np.ndarray) -> np.ndarray:
-    """Scale deep greys to uint8: 16 bits by their top byte, floats in [0, 1] by 255, anything else from min to max."""
-    if values.dtype.kind == "u":
-        return (values >> 8).astype(np.uint8)
+    """Scale deep greys to uint8.
+
+    Floats in [0, 1] by 255; whole numbers, and floats above 1, from 0 to the largest that so many bits hold, for
+    cameras store 12 bits in 16; anything with negative values from its smallest to its largest.
+    """
     finite = np.isfinite(values)
     low, high = (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
-    full = 65535.0 if values.dtype.kind == "i" else 1.0  # Pillow gives 16-bit PGM as 32-bit integers
-    if low >= 0 and high <= full:
+    if low >= 0:
+        usual = {"u": 65535.0, "i": 65535.0}.get(values.dtype.kind, 1.0)  # Pillow gives 16-bit PGM as 32-bit integers
+        full = 1.0 if usual == 1.0 and high <= 1 else float(next((f for f in DEPTHS if high <= f), high))
+        if high and full != usual:
+            stored = f"{8 * values.dtype.itemsize} bits"
+            warnings.warn(f"grey values up to {high:,.0f} in {stored} are read as 0 to {full:,.0f}", stacklevel=2)
         low, high = 0.0, full
     scale = 255 / ((high - low) or 1.0)
     scaled = np.where(finite, values, low).astype(np.float32) * scale - low * scale

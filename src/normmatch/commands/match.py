@@ -70,11 +70,12 @@ def match(
         engine: with --pairs, local, or ray for all machines of a Ray cluster, which must see the files
         workers: with --engine ray, how many processes; one for each core or GPU if not given
     """
-    from normmatch.io import read_image, write_json, writing
+    from normmatch.io import read_image
     from normmatch.matching.decoding import low_scores
     from normmatch.matching.matcher import Matcher
     from normmatch.matching.picture import draw_matches
     from normmatch.matching.record import make_record
+    from normmatch.outputs import write_json, writing
     from normmatch.viz import check_format
 
     if (pairs is None) == (not images) or (images and len(images) != 2):

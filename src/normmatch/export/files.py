@@ -16,8 +16,8 @@ from normmatch.errors import ExportError, first_line
 from normmatch.export.graphs import Graph, trace
 from normmatch.export.parity import check_parity, onnx_runner
 from normmatch.extras import require
-from normmatch.io import whole_file
 from normmatch.model.network import NormMatch
+from normmatch.outputs import whole_file
 
 FORMATS = ("onnx",)
 

@@ -24,10 +24,11 @@ from normmatch.config import MatchOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
-from normmatch.io import locked, whole_file, write_json, write_text, writing
+from normmatch.io import locked
 from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
+from normmatch.outputs import whole_file, write_json, write_text, writing
 from normmatch.progress import show_progress
 from normmatch.weights import find_weights
 

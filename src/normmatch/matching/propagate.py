@@ -16,10 +16,10 @@ from normmatch.annotations import Annotation, PointIndex, read_points
 from normmatch.annotations.images import image_files, upright_size
 from normmatch.config import MatchOptions
 from normmatch.errors import DataError
-from normmatch.io import write_json, writing
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
 from normmatch.matching.record import DIGITS
+from normmatch.outputs import write_json, writing
 from normmatch.progress import show_progress
 
 VISIBLE = 2  # COCO's v of a keypoint that can be seen

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 
 FILE_NAME = "model.safetensors"
 SCALE = ".scale8"  # ends the name of the tensor with the scales of a matrix that is stored in 8 bits

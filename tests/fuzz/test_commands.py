@@ -1,0 +1,106 @@
+"""Whatever is typed ends in exit code 0, 1 or 2 without a trace, and no file that was there is changed."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.command_line import run
+from tests.fuzz import values
+from tests.fuzz.test_api import CASES, PARTS, SEED
+from tests.matching.scene import write_scene
+
+FILES = (
+    "0.png",
+    "1.png",
+    "points.json",
+    "tiny.safetensors",
+    "pairs.csv",
+    "notes.txt",
+    "empty",
+    "missing.png",
+    "sub",
+    ".",
+    "-",
+    "-dash.jpg",
+    "",
+)
+OUTPUTS = (
+    "out/a.png",
+    "out/a.json",
+    "0.png",
+    "./points.json",
+    "sub/../tiny.safetensors",
+    "link.png",
+    "notes.txt",
+    "sub",
+    "out/a.md",
+    "pairs.csv",
+    "/dev/null",
+    "",
+    "a" * 300,
+)
+TINY = ("--weights", "tiny.safetensors", "--device", "cpu")
+
+
+def command(rng: np.random.Generator) -> list[str]:
+    """A command line, good in most parts."""
+    file = lambda: str(rng.choice(FILES))
+    out = lambda: str(rng.choice(OUTPUTS))
+    odd = lambda: str(values.odd_name(rng)).replace("\0", "")
+    number = lambda: str(values.pick(rng, ["0", "1", "-3", "0.5", "nan", "inf", "1e999", "abc", "", "1_0", "9" * 50]))
+    more = {
+        "match": [("--keypoints", file), ("--keypoints1", file), ("--out", out), ("--json", out), ("--min-score", number), ("--out-dir", out),
+                  ("--pairs", file), ("--device", odd), ("--weights", file), ("--workers", number), ("--format", odd), ("--backend", odd)],
+        "propagate": [("--candidates", file), ("--out", out), ("--min-score", number), ("--weights", file)],
+        "eval": [("--root", file), ("--json", out), ("--markdown", out), ("--pairs", number), ("--out", out), ("--seed", number)],
+        "data": [("--root", file), ("--out", out), ("--size", number), ("--workers", number), ("--archives", file)],
+        "export": [("--out", out), ("--format", odd)],
+    }  # fmt: skip
+    name = str(rng.choice(list(more)))
+    base = {
+        "match": lambda: ["match", "0.png", "1.png", "--keypoints", "points.json", *TINY],
+        "propagate": lambda: ["propagate", "points.json", ".", "--candidates", "points.json", *TINY],
+        "eval": lambda: ["eval", "tiny.safetensors", str(rng.choice(["folder", "pascal-voc", "nothing"]))],
+        "data": lambda: ["data", str(rng.choice(["check", "prepare"])), "folder", "--root", "."],
+        "export": lambda: ["export", file(), "--out", out()],
+    }[name]()
+    for k in rng.choice(len(more[name]), int(rng.integers(1, 4)), replace=False):
+        option, value = more[name][int(k)]
+        base += [option, value()]
+    if rng.random() < 0.3:
+        base[int(rng.integers(1, len(base)))] = str(values.pick(rng, [file, odd, number]))
+    return base
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.relative_to(folder).parts[0] not in ("out", "prepared")
+    }
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_command_lines(
+    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(write_scene(tmp_path, [3, 4]))
+    Path("pairs.csv").write_text("image0,image1\n0.png,1.png\n")
+    Path("notes.txt").write_text("mine\n")
+    Path("empty").touch()
+    Path("sub").mkdir()
+    Path("link.png").symlink_to("0.png")
+    Path("-dash.jpg").write_bytes(Path("0.png").read_bytes())
+    before = fingerprints(tmp_path)
+    for case in range(part, CASES // 3, PARTS):
+        arguments = command(np.random.default_rng((SEED, 10, case)))
+        code, out, err = run(capsys, *arguments)
+        assert code in (0, 1, 2), (arguments, err)
+        assert "Traceback" not in err + out, arguments
+        after = fingerprints(tmp_path)
+        assert {key: after.get(key) for key in before} == before, arguments
+        for new in after.keys() - before.keys():
+            os.unlink(tmp_path / new)

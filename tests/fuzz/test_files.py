@@ -1,0 +1,148 @@
+"""Damaged files of every kind that a user hands over end in what they hold or in one sentence."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from normmatch import NormMatch
+from normmatch.annotations import read_points
+from normmatch.datasets import folder
+from normmatch.io import read_image
+from tests.fuzz import values
+from tests.fuzz.test_api import CASES, PARTS, SEED, Hunt
+from tests.matching.scene import photograph, tiny_model
+
+OURS = {
+    "images": [
+        {"image": "a.png", "class": "cat", "box": [1, 2, 30, 20], "keypoints": [{"name": "eye", "x": 3, "y": 4.5}]}
+    ]
+}
+COCO = {
+    "images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
+    "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "keypoints": [3, 4, 2, 0, 0, 0], "bbox": [1, 2, 9, 9]}],
+    "categories": [{"id": 1, "name": "cat", "keypoints": ["eye", "nose"]}],
+}
+CSV = b"image,class,name,x,y\na.png,cat,eye,3,4\na.png,cat,nose,5,6\nb.png,cat,eye,3,4\nb.png,cat,nose,5,6\n"
+FILES = {"ours.json": json.dumps(OURS).encode(), "coco.json": json.dumps(COCO).encode(), "points.csv": CSV}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_keypoints_files(part: int, tmp_path: Path) -> None:
+    hunt = Hunt()
+    for case in range(part, CASES, PARTS):
+        rng = np.random.default_rng((SEED, 5, case))
+        name = values.pick(rng, list(FILES))
+        path = tmp_path / name
+        path.write_bytes(values.damaged(rng, FILES[name]))
+        hunt(case, lambda path=path: read_points(path))  # type: ignore[misc]
+    hunt.done()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_odd_values_in_json(part: int, tmp_path: Path) -> None:
+    """The file is JSON as it should be, a value in it is not."""
+    odd = [
+        None,
+        True,
+        -1,
+        0,
+        1e999,
+        "",
+        "x" * 500,
+        [],
+        {},
+        [[]],
+        {"row": 0.9},
+        "1_0",
+        "nan",
+        10**30,
+        [1, 2, 3],
+        "\ud800",
+    ]
+    hunt = Hunt()
+    for case in range(part, CASES, PARTS):
+        rng = np.random.default_rng((SEED, 6, case))
+        content = json.loads(json.dumps(values.pick(rng, [OURS, COCO])))
+        node = content
+        while isinstance(node, dict | list) and node:
+            key = rng.choice(list(node)) if isinstance(node, dict) else int(rng.integers(len(node)))
+            child = node[key]
+            if not isinstance(child, dict | list) or not child or rng.random() < 0.25:
+                node[key] = values.pick(rng, odd)
+                break
+            node = child
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps(content))
+        hunt(case, lambda path=path: read_points(path))  # type: ignore[misc]
+    hunt.done()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_training_folders(part: int, tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        Image.fromarray(photograph(1)).save(tmp_path / name)
+    hunt = Hunt()
+    for case in range(part, CASES // 2, PARTS):
+        rng = np.random.default_rng((SEED, 7, case))
+        (tmp_path / "points.csv").write_bytes(values.damaged(rng, CSV))
+        hunt(case, lambda: folder.load(tmp_path))
+    hunt.done()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_images(part: int, tmp_path: Path) -> None:
+    hunt = Hunt()
+    for case in range(part, CASES, PARTS):
+        rng = np.random.default_rng((SEED, 8, case))
+        kind = values.pick(rng, ["png", "jpg", "tif", "gif", "bmp", "webp", "ppm"])
+        path = tmp_path / f"a.{kind}"
+        Image.fromarray(values.good_image(rng)).save(path)
+        path.write_bytes(values.damaged(rng, path.read_bytes()))
+        hunt(case, lambda path=path: read_image(path))  # type: ignore[misc]
+    hunt.done()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_weights(part: int, tmp_path: Path) -> None:
+    """Damaged bytes, and configs that ask for absurd sizes: refused at once, with little memory."""
+    file = tiny_model().save_pretrained(tmp_path / "tiny.safetensors")
+    whole = file.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length])
+    config = json.loads(header["__metadata__"]["config"])
+    odd = [
+        4e9,
+        10**7,
+        1e30,
+        1e-300,
+        -5,
+        0,
+        10**400,
+        "x",
+        None,
+        [],
+        {},
+        True,
+        0.5,
+        float("inf"),
+        float("nan"),
+        [1, 2, 3],
+        "../../x",
+    ]
+    hunt = Hunt()
+    for case in range(part, max(PARTS, CASES // 4), PARTS):
+        rng = np.random.default_rng((SEED, 9, case))
+        path = tmp_path / "a.safetensors"
+        if rng.random() < 0.4:
+            path.write_bytes(values.damaged(rng, whole))
+        else:
+            changed = {**config, str(rng.choice([*config, "new"])): values.pick(rng, odd)}
+            text = json.dumps({**header, "__metadata__": {"config": json.dumps(changed)}}).encode()
+            path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])
+        hunt(case, lambda path=path: NormMatch.from_pretrained(path))  # type: ignore[misc]
+    hunt.done()
+    assert sorted(os.listdir(tmp_path)) == ["a.safetensors", "tiny.safetensors"]

@@ -1,0 +1,189 @@
+"""What is written is whole, never onto an input, and never onto a file of the user's unasked."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from PIL import Image, PngImagePlugin
+
+from normmatch.errors import InputError
+from normmatch.outputs import MARK, check_outputs, made_by_us, whole_file, write_json, write_text, writing
+
+
+def test_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.txt"
+    write_text(path, "first")
+
+    def break_off() -> None:
+        with whole_file(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
+    assert path.read_text() == "first"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "real.json"
+    write_text(real, "old")
+    real.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    write_json(link, {"a": 1})
+    assert link.is_symlink()
+    assert json.loads(real.read_text()) == {"a": 1}
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_a_dangling_link_makes_the_file_that_it_names(tmp_path: Path) -> None:
+    link = tmp_path / "link.txt"
+    link.symlink_to(tmp_path / "made" / "a.txt")
+    write_text(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "made" / "a.txt").read_text() == "text"
+
+
+def test_a_pipe_gets_the_bytes(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        write_text(pipe, "through")
+        assert read.result(timeout=20) == "through"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is no /dev/stdout on this system")
+def test_standard_output_is_written_through(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from normmatch.outputs import write_text; write_text(Path('/dev/stdout'), 'out')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"out"
+    with (tmp_path / "file").open("wb") as file:
+        subprocess.run([sys.executable, "-c", f"{code}; print('more')"], stdout=file, check=True)
+    assert (tmp_path / "file").read_bytes() == b"outmore\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
+def test_a_protected_file_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("mine")
+    path.chmod(0o444)
+    with pytest.raises(InputError, match="Permission denied"), writing(path):
+        write_text(path, "other")
+    assert path.read_text() == "mine"
+
+
+def test_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    path, barrier = tmp_path / "a.txt", threading.Barrier(8)
+
+    def write(number: int) -> None:
+        with whole_file(path) as temporary:
+            temporary.write_text(str(number) * 1000)
+            barrier.wait(timeout=20)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(set(path.read_text())) == 1
+    assert len(path.read_text()) == 1000
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    left = [tmp_path / f".a.{int(dead.stdout)}-0.txt", tmp_path / f".a.{os.getppid()}-0.txt", tmp_path / ".a.note.txt"]
+    for path in left:
+        path.touch()
+    write_text(tmp_path / "a.txt", "text")
+    assert sorted(os.listdir(tmp_path)) == sorted(["a.txt", left[1].name, ".a.note.txt"])
+
+
+# ---------------------------------------------------------------------------------------------------------- the checks
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    Image.new("RGB", (8, 8)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("by", ["itself", "dots", "link", "hard link", "linked folder"])
+def test_no_output_onto_an_input(tmp_path: Path, photo: Path, by: str) -> None:
+    path = {"itself": photo, "dots": tmp_path / "x" / ".." / "photo.png"}.get(by, tmp_path / "other.png")
+    (tmp_path / "x").mkdir()
+    if by == "link":
+        path.symlink_to(photo)
+    elif by == "hard link":
+        path.hardlink_to(photo)
+    elif by == "linked folder":
+        (tmp_path / "y").symlink_to(tmp_path)
+        path = tmp_path / "y" / "photo.png"
+    before = photo.read_bytes()
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="which this command reads") as caught:
+            check_outputs({"--out": path}, [photo, None], overwrite)
+        assert str(caught.value).count(".") >= 1
+        assert len(str(caught.value)) < 300 + 2 * len(str(tmp_path))
+    assert photo.read_bytes() == before
+
+
+def test_an_input_that_does_not_exist_yet_is_no_output_either(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="which this command reads"):
+        check_outputs({"--json": tmp_path / "a" / ".." / "b.json"}, [str(tmp_path / "b.json")])
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--markdown and --json are the same file"):
+        check_outputs({"--json": tmp_path / "a", "--markdown": tmp_path / "." / "a"})
+
+
+def test_a_file_of_the_user_is_replaced_only_if_asked(tmp_path: Path, photo: Path) -> None:
+    notes = tmp_path / "notes.json"
+    notes.write_text('{"mine": 1}')
+    for path in (photo, notes):
+        with pytest.raises(InputError, match=r"was not written by NormMatch; expected another name, or --overwrite\."):
+            check_outputs({"--out": path})
+        check_outputs({"--out": path}, overwrite=True)
+    check_outputs({"--out": tmp_path / "new" / "deep" / "a.png", "--json": None})
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_of_ours_are_known(tmp_path: Path) -> None:
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Software", f"{MARK} 1.0")
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png", pnginfo=info)
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", comment=f"{MARK} 1.0")
+    exif = Image.Exif()
+    exif[0x0131] = f"{MARK} 1.0"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.webp", exif=exif)
+    write_json(tmp_path / "a.json", {"made_by": f"{MARK} 1.0", "rest": list(range(10_000))})
+    write_text(tmp_path / "a.md", "| a |\n" * 5000 + f"<!-- {MARK} -->\n")
+    for path in tmp_path.iterdir():
+        assert made_by_us(path), path
+    write_text(tmp_path / "b.md", "| a |\n" * 3000 + MARK + "| a |\n" * 3000)
+    (tmp_path / "b.png").write_bytes(b"no picture")
+    assert not made_by_us(tmp_path / "b.md")
+    assert not made_by_us(tmp_path / "b.png")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("folder", "--out .* is a folder; expected a file"),
+        ("photo.png/a.png", "photo.png is not a folder"),
+        ("x" * 250, "a file name of 250 characters"),
+        ("a\0b", "a null character"),
+    ],
+)
+def test_places_where_nothing_can_be_written(tmp_path: Path, photo: Path, name: str, sentence: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=sentence):
+        check_outputs({"--out": tmp_path / name})
