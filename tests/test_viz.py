@@ -72,7 +72,7 @@ def test_lines_end_at_the_keypoints(kind: str) -> None:
         np.testing.assert_allclose(line.xy2, KEYPOINTS1[MATCHES[index]])
         np.testing.assert_allclose(line.axesA.get_position(), figure.axes[0].get_position())
         assert line.axesB.get_position().x0 > line.axesA.get_position().x1
-    left, right = viz._panels(figure, 2)
+    left, right = viz.panels(figure)
     np.testing.assert_allclose(left.collections[0].get_offsets(), KEYPOINTS0)
     np.testing.assert_allclose(right.collections[0].get_offsets(), KEYPOINTS1)
     assert left.get_xlim() == (0, 50)  # dots do not move the limits
@@ -97,7 +97,7 @@ def test_right_is_green_and_wrong_is_red() -> None:
     red, green = to_rgba(viz.WRONG), to_rgba(viz.RIGHT)
     assert red[0] > red[1] + 0.5
     assert green[1] > green[0] + 0.5
-    dots = viz._panels(figure, 2)[1].collections[0].get_facecolors()  # each has the colour of its line
+    dots = viz.panels(figure)[1].collections[0].get_facecolors()  # each has the colour of its line
     assert same_color(dots, [viz.WRONG, viz.WRONG, viz.RIGHT, viz.UNMATCHED])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["1 right", "2 wrong"]
 
@@ -118,7 +118,7 @@ def test_scores_colour_the_lines_and_a_bar_explains_them() -> None:
 def test_names_stand_at_both_ends() -> None:
     figure = two_images()
     viz.plot_matches(figure, KEYPOINTS0, KEYPOINTS1, MATCHES, names=["nose", "ear", "tail"])
-    left, right = viz._panels(figure, 2)
+    left, right = viz.panels(figure)
     assert {text.get_text(): tuple(text.xy) for text in left.texts} == {
         name: tuple(point) for name, point in zip(["nose", "ear", "tail"], KEYPOINTS0, strict=True)
     }
@@ -133,7 +133,7 @@ def test_points_of_the_second_image_keep_names_of_their_own() -> None:
     figure, names = two_images(), ["nose", "ear", "tail"]
     others = [f"point {j}" for j in range(len(KEYPOINTS1))]
     viz.plot_matches(figure, KEYPOINTS0, KEYPOINTS1, MATCHES, names=names, names1=others)
-    right = viz._panels(figure, 2)[1]
+    right = viz.panels(figure)[1]
     assert {text.get_text(): tuple(text.xy) for text in right.texts} == dict(
         zip(others, map(tuple, KEYPOINTS1), strict=True)
     )
@@ -145,7 +145,7 @@ def test_many_points_are_drawn_finer() -> None:
         figure = two_images()
         points = np.random.default_rng(0).uniform(0, 40, (count, 2))
         viz.plot_matches(figure, points, points, np.arange(count), names=[str(i) for i in range(count)])
-        left, _ = viz._panels(figure, 2)
+        left, _ = viz.panels(figure)
         widths.append(lines(figure)[0].get_linewidth())
         dots.append(left.collections[0].get_sizes()[0])
         sizes.append(left.texts[0].get_fontsize())
@@ -166,9 +166,41 @@ def test_no_keypoints_draw_nothing(tmp_path: Path) -> None:
 def test_keypoints_take_a_colour_for_each_image_or_point() -> None:
     figure = two_images()
     viz.plot_keypoints(figure, [KEYPOINTS0, KEYPOINTS1], colors=["red", ["red", "lime", "blue", "black"]])
-    left, right = viz._panels(figure, 2)
+    left, right = viz.panels(figure)
     assert all(same_color(color, "red") for color in left.collections[0].get_facecolors())
     assert same_color(right.collections[0].get_facecolors(), ["red", "lime", "blue", "black"])
+
+
+def test_rows_of_images() -> None:
+    images = [np.full((20, 20, 3), i, np.uint8) for i in range(5)]
+    figure = viz.plot_images(images, ["a", "b", "c", "d", "e"], columns=2)
+    boxes = [axes.get_position() for axes in viz.panels(figure)]
+    assert [box.x0 for box in boxes] == pytest.approx([0, boxes[1].x0, 0, boxes[1].x0, 0])
+    assert boxes[0].y0 == pytest.approx(boxes[1].y0)
+    assert boxes[0].y0 > boxes[2].y1 > boxes[2].y0 > boxes[4].y1 > boxes[4].y0 > 0
+    shown = [axes for axes in figure.axes if axes.images]
+    assert [int(axes.images[0].get_array()[0, 0, 0]) for axes in shown] == list(range(5))
+    assert [axes.get_title() for axes in shown] == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("name", [r"$\bad{$", "a_b^c", "$x$"])
+def test_dollars_in_a_name_are_dollars(tmp_path: Path, name: str) -> None:
+    names = [name] * 3
+    figure = viz.plot_images([np.zeros((40, 50, 3), np.uint8), np.zeros((60, 80, 3), np.uint8)], [name, name])
+    viz.plot_matches(figure, KEYPOINTS0, KEYPOINTS1, MATCHES, names=names, names1=[name] * 4)
+    viz.plot_keypoints(figure, [KEYPOINTS0, KEYPOINTS1], [names, [name] * 4])
+    viz.save_plot(figure, tmp_path / "names.png", dpi=40)
+    viz.save_plot(viz.plot_similarity(np.zeros((2, 2)), [name] * 2, [name] * 2), tmp_path / "heat.png", dpi=40)
+    texts = [text for axes in figure.axes for text in (*axes.texts, axes.title) if text.get_text()]
+    assert len(texts) == 3 + 4 + 3 + 4 + 2
+    assert not any(text.get_parse_math() for text in texts)
+
+
+def test_a_pair_in_one_call() -> None:
+    images = [np.zeros((40, 50, 3), np.uint8), np.ones((60, 80, 3), np.uint8)]
+    figure = viz.plot_pair(images, KEYPOINTS0, KEYPOINTS1, MATCHES, truth=MATCHES, titles=["a", "b"])
+    assert set(lines(figure)) == {0, 2}
+    assert [axes.get_title() for axes in figure.axes if axes.images] == ["a", "b"]
 
 
 def test_similarity_marks_the_best_of_each_row() -> None:

@@ -1,7 +1,6 @@
 """Pictures of images, keypoints, matches and similarities, as matplotlib figures without any global state.
 
-    figure = plot_images([image0, image1])
-    plot_matches(figure, keypoints0, keypoints1, matches0, scores)
+    figure = plot_pair([image0, image1], keypoints0, keypoints1, matches0, scores)
     save_plot(figure, "matches.png")
 
 Images are (H, W, 3) uint8 or (3, H, W) floats in [0, 1]; everything may be a numpy array or a torch tensor. The axes
@@ -17,6 +16,7 @@ import numpy as np
 from normmatch.errors import InputError
 from normmatch.extras import require
 from normmatch.io import as_array, whole_file, writing
+from normmatch.labels import fineness, spread_names, write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,42 +31,58 @@ ROW_HEIGHT, MAX_WIDTH, GAP, STRIP = 4.2, 14.0, 0.12, 0.5  # inches; the strip be
 FORMATS = (".png", ".jpg", ".jpeg", ".webp", ".pdf", ".svg")
 
 
-def plot_images(images: Sequence[Array], titles: Sequence[str] | None = None) -> "Figure":
-    """Show images side by side at one height."""
+def plot_pair(images: Sequence[Array], *matches: Array, titles: Sequence[str] | None = None, **more: Any) -> "Figure":
+    """Show two images and join their matched keypoints; the other arguments are those of `plot_matches`."""
+    figure = plot_images(images, titles)
+    plot_matches(figure, *matches, **more)
+    return figure
+
+
+def plot_images(images: Sequence[Array], titles: Sequence[str] | None = None, columns: int | None = None) -> "Figure":
+    """Show images side by side at one height, in rows of `columns` if given."""
     arrays = [_image(image, f"image {index}") for index, image in enumerate(images)]
     if not arrays:
         raise InputError("There is no image to plot; expected at least one.")
     _check_count("titles", titles, len(arrays), "images")
-    aspects = [array.shape[1] / array.shape[0] for array in arrays]
-    gaps = GAP * (len(arrays) - 1)
-    row = min(ROW_HEIGHT, (MAX_WIDTH - gaps) / sum(aspects))
+    rows = [arrays[start : start + (columns or len(arrays))] for start in range(0, len(arrays), columns or len(arrays))]
+    widest = max(sum(array.shape[1] / array.shape[0] for array in row) for row in rows)
+    gaps = GAP * (len(rows[0]) - 1)
+    side = min(ROW_HEIGHT, (MAX_WIDTH - gaps) / widest)  # the height of an image
     head = 0.35 if titles else 0.05
-    width, height = row * sum(aspects) + gaps, head + row + STRIP
+    width, height = side * widest + gaps, len(rows) * (head + side) + (len(rows) - 1) * GAP + STRIP
     figure = _new_figure(width, height)
-    left = 0.0
-    for index, (array, aspect) in enumerate(zip(arrays, aspects, strict=True)):
-        place = (left / width, STRIP / height, row * aspect / width, row / height)
-        _add_panel(figure, array, place, titles[index] if titles else "")
-        left += row * aspect + GAP
+    names, bottom = iter(titles or [""] * len(arrays)), height
+    for row in rows:
+        left, bottom = 0.0, bottom - head - side
+        for array in row:
+            wide = side * array.shape[1] / array.shape[0]
+            _add_panel(figure, array, (left / width, bottom / height, wide / width, side / height), next(names))
+            left += wide + GAP
+        bottom -= GAP
     return figure
 
 
 def plot_keypoints(
     figure: "Figure",
     keypoints: Sequence[Array],
-    names: Sequence[Sequence[str]] | None = None,
+    names: Sequence[Sequence[str] | None] | None = None,
     colors: Sequence[Any] | None = None,
 ) -> None:
-    """Mark the keypoints (N, 2) of every image; `colors` is one colour, or a list of N, for each image."""
-    panels = _panels(figure, len(keypoints))
+    """Mark the keypoints (N, 2) of every image; `colors` is one colour, or a list of N, for each image.
+
+    Names stand where they cover the least, tied to their dots by a line where those are not close by.
+    """
+    places = _panels(figure, len(keypoints))
     _check_count("names", names, len(keypoints), "images")
     _check_count("colors", colors, len(keypoints), "images")
-    for index, axes in enumerate(panels):
+    for index, axes in enumerate(places):
         points = _points(keypoints[index], f"keypoints of image {index}")
-        _dots(axes, points, POINT if colors is None else colors[index])
-        if names is not None:
-            _check_count(f"names of image {index}", names[index], len(points), "keypoints")
-            _labels(axes, points, names[index], left=index == 0 and len(panels) > 1)
+        color = POINT if colors is None else colors[index]
+        _dots(axes, points, color)
+        shown = names[index] if names is not None else None
+        _check_count(f"names of image {index}", shown, len(points), "keypoints")
+        if shown:
+            spread_names(axes, points, shown, [color] * len(points) if isinstance(color, str) else color)
 
 
 def plot_matches(
@@ -79,21 +95,17 @@ def plot_matches(
     names: Sequence[str] | None = None,
     names1: Sequence[str] | None = None,
 ) -> None:
-    """Join the matched keypoints of the two images of a figure.
+    """Join the matched keypoints of the two images of a figure that `plot_images` made.
 
     Args:
-        figure: from `plot_images` with two images.
-        keypoints0: (M, 2) in pixels of the first image.
-        keypoints1: (N, 2) in pixels of the second.
+        figure: of two images.
+        keypoints0: (M, 2) in pixels of the first image; keypoints1: (N, 2) of the second.
         matches0: (M,) index into keypoints1, -1 where a keypoint is unmatched.
         scores: (M,) in [0, 1]; they colour the lines where the truth is not known.
         truth: (M,) as matches0; right matches become green, wrong ones red and dashed.
         names: M names of keypoints0.
         names1: N names of keypoints1; without them a keypoint there gets the name that it is matched with.
     """
-    from matplotlib.patches import ConnectionPatch
-    from matplotlib.patheffects import withStroke
-
     left, right = _panels(figure, 2)
     points0, points1 = _points(keypoints0, "keypoints0"), _points(keypoints1, "keypoints1")
     matches = _indices(matches0, "matches0", len(points0), len(points1))
@@ -104,20 +116,16 @@ def plot_matches(
     _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
     owner = {int(matches[i]): colors[i] for i in matched}
     _dots(right, points1, [owner.get(j, UNMATCHED) for j in range(len(points1))])
-    width = 2.2 * _fineness(len(points0))
     for i in matched.tolist():
-        line = ConnectionPatch(
-            points0[i], points1[matches[i]], "data", "data", axesA=left, axesB=right, gid=f"match {i}"
+        _join(
+            figure, (left, right), (points0[i], points1[matches[i]]), colors[i], dashed[i], len(points0), f"match {i}"
         )
-        line.set(color=colors[i], linewidth=width, linestyle=(0, (4, 2)) if dashed[i] else "-", zorder=1)
-        line.set_path_effects([withStroke(linewidth=1.7 * width, foreground="white", alpha=0.5)])
-        figure.add_artist(line)
     if names is not None:
-        _labels(left, points0, names, left=True)
+        write_names(left, points0, names, left=True)
     if names1 is not None:
-        _labels(right, points1, names1, left=False)
+        write_names(right, points1, names1, left=False)
     elif names is not None:
-        _labels(right, points1[matches[matched]], [names[i] for i in matched.tolist()], left=False)
+        write_names(right, points1[matches[matched]], [names[i] for i in matched.tolist()], left=False)
 
 
 def plot_similarity(
@@ -135,8 +143,9 @@ def plot_similarity(
     axes = figure.add_axes((0, 0, 1, 1))
     shown = axes.imshow(values, cmap=COLORMAP, aspect="auto", interpolation="nearest")
     size = float(np.clip(28 * cell, 4.5, 9.5))
-    axes.set_yticks(range(rows), names0 or [str(i) for i in range(rows)], fontsize=size)
-    axes.set_xticks(range(columns), names1 or [str(i) for i in range(columns)], fontsize=size, rotation=90)
+    axes.set_yticks(range(rows), names0 or [str(i) for i in range(rows)], fontsize=size, parse_math=False)
+    below = names1 or [str(i) for i in range(columns)]
+    axes.set_xticks(range(columns), below, fontsize=size, parse_math=False, rotation=90)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.scatter(values.argmax(axis=1), range(rows), s=(25 * cell) ** 2, facecolors="none", edgecolors=WRONG)
@@ -144,6 +153,11 @@ def plot_similarity(
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(labelsize=8)
     return figure
+
+
+def panels(figure: "Figure") -> "list[Axes]":
+    """The axes of each image, in its pixels, to draw more on."""
+    return [axes for axes in figure.axes if axes.get_gid() == "marks"]
 
 
 def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
@@ -180,7 +194,7 @@ def _add_panel(figure: "Figure", image: np.ndarray, place: tuple[float, float, f
     height, width = image.shape[:2]
     below, above = figure.add_axes(place, zorder=0), figure.add_axes(place, zorder=2, gid="marks")
     below.imshow(image, extent=(0, width, height, 0), aspect="auto", interpolation="bicubic")
-    below.set_title(title, fontsize=11, pad=6)
+    below.set_title(title, fontsize=11, pad=6, parse_math=False)
     above.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
     for axes in (below, above):
         axes.set_axis_off()
@@ -222,33 +236,31 @@ def _check_count(what: str, values: Sequence[Any] | None, count: int, of: str) -
 
 
 def _panels(figure: "Figure", count: int) -> "list[Axes]":
-    panels = [axes for axes in figure.axes if axes.get_gid() == "marks"]
-    if len(panels) != count:
-        raise InputError(f"The figure shows {len(panels)} images; expected {count}.")
-    return panels
-
-
-def _fineness(count: int) -> float:
-    """1 for a few points, less for many: 60 lines as thick as 3 would hide the images."""
-    return float(np.clip((10 / max(count, 1)) ** 0.5, 0.3, 1.0))
+    found = panels(figure)
+    if len(found) != count:
+        raise InputError(f"The figure shows {len(found)} images; expected {count}.")
+    return found
 
 
 def _dots(axes: "Axes", points: np.ndarray, color: Any) -> None:
-    fine = _fineness(len(points))
+    fine = fineness(len(points))
     axes.scatter(
         points[:, 0], points[:, 1], s=52 * fine**1.5, c=color, edgecolors="white", linewidths=1.3 * fine, zorder=6
     )
 
 
-def _labels(axes: "Axes", points: np.ndarray, names: Sequence[str], left: bool) -> None:
-    """Write names beside their points, on the side that the lines do not go to."""
+def _join(
+    figure: "Figure", axes: "tuple[Axes, Axes]", ends: tuple[Any, Any], color: Any, dashed: bool, count: int, name: str
+) -> None:
+    """A line between a point of each panel, finer where there are many."""
+    from matplotlib.patches import ConnectionPatch
     from matplotlib.patheffects import withStroke
 
-    size = max(9.0 * _fineness(len(points)), 4.0)
-    halo = [withStroke(linewidth=size / 4, foreground="white")]
-    for point, name in zip(points, names, strict=True):
-        text = axes.annotate(name, point, (-0.6 * size if left else 0.6 * size, 0.3 * size), textcoords="offset points")
-        text.set(fontsize=size, ha="right" if left else "left", va="center", path_effects=halo, zorder=6)
+    width = 2.2 * fineness(count)
+    line = ConnectionPatch(*ends, "data", "data", axesA=axes[0], axesB=axes[1], gid=name)
+    line.set(color=color, linewidth=width, linestyle=(0, (4, 2)) if dashed else "-", zorder=1)
+    line.set_path_effects([withStroke(linewidth=1.7 * width, foreground="white", alpha=0.5)])
+    figure.add_artist(line)
 
 
 def _line_colors(

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from normmatch.bench import report
+from normmatch.bench.data import bench_data
 from normmatch.bench.inputs import (
     Variant,
     make_model,
@@ -20,17 +21,21 @@ from normmatch.bench.inputs import (
     variants,
     write_photographs,
 )
-from normmatch.bench.model import _batch_curve, bench_model
-from normmatch.bench.stages import stages
+from normmatch.bench.model import Sizes, _batch_curve, bench_model, stages
+from normmatch.bench.tables import curves, make_tables, plot, write
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
 from normmatch.commands import main
-from normmatch.config import PRESETS
+from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
+from normmatch.datasets import drawn
 from normmatch.errors import ConfigError, DeviceError
+from normmatch.evaluation import provenance
+from normmatch.evaluation.provenance import made_with
 from normmatch.model.assignment import alternate
 from normmatch.model.compiled.compile import FastNetwork
 from normmatch.model.network import MatchingHead
 from normmatch.model.transformer import Attention, attend
+from normmatch.training import loader
 from normmatch.training.step import TrainStep
 
 CPU = torch.device("cpu")
@@ -39,8 +44,8 @@ STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "trans
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    how = {"points": 6, "curve": (4, 9), "batches": (1, 2), "images": 3, "seconds": 0.001}
-    return list(bench_model("tiny", CPU, [Variant("float32")], **how))
+    sizes = Sizes(points=6, curve=(4, 9), batches=(1, 2), images=3, seconds=0.001)
+    return list(bench_model("tiny", CPU, [Variant("float32")], sizes))
 
 
 def test_every_figure_is_there_for_every_way(rows: list[dict[str, Any]]) -> None:
@@ -52,8 +57,8 @@ def test_every_figure_is_there_for_every_way(rows: list[dict[str, Any]]) -> None
 
 
 def test_matcher_is_not_timed_with_a_head_that_it_does_not_have() -> None:
-    how = {"points": 4, "images": 2, "seconds": 0.001, "parts": ("pair", "cached", "files")}
-    rows = list(bench_model("tiny", CPU, [Variant("float32", "bfloat16")], **how))  # type: ignore[arg-type]
+    sizes, parts = Sizes(points=4, images=2, seconds=0.001), ("pair", "cached", "files")
+    rows = list(bench_model("tiny", CPU, [Variant("float32", "bfloat16")], sizes, parts=parts))
     assert [row["what"] for row in rows if row["variant"] == "plain"] == ["pair", "cached", "files"]
     assert [row["what"] for row in rows if row["variant"] != "plain"] == ["pair"]
 
@@ -76,7 +81,7 @@ def test_stages_of_a_compiled_network_have_its_kernels(monkeypatch: pytest.Monke
     network = FastNetwork(make_model("tiny", CPU))
     network.compile = True
     monkeypatch.setattr(network, "_fastest", lambda compiled, plain: plain)
-    monkeypatch.setattr("normmatch.bench.stages.with_kernels", with_stand_ins)
+    monkeypatch.setattr("normmatch.bench.model.with_kernels", with_stand_ins)
     functions = stages(network, network.model, 6, write_photographs(tmp_path, 2))
     for name, kernel in (("transformer", "attention"), ("Sinkhorn and decoding", "Sinkhorn")):
         called.clear()
@@ -94,21 +99,21 @@ def test_figures_are_compared_with_the_plain_network(rows: list[dict[str, Any]])
 
 
 def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    report.write(rows, report.environment(CPU), tmp_path)
-    report.plot(rows, tmp_path / "speed.png")
+    write(rows, made_with(CPU), tmp_path, "speed")
+    plot(rows, tmp_path / "speed.png")
     written = json.loads((tmp_path / "speed.json").read_text())
     assert written["rows"] == rows
-    assert {"commit", "date", "device", "torch", "threads"} <= written["environment"].keys()
+    assert {"commit", "command", "date", "hardware", "torch"} <= written["made_with"].keys()
     text = (tmp_path / "speed.md").read_text()
-    assert written["environment"]["device"] in text
-    assert text.count("\n| ") == len(rows) + 1
+    assert written["made_with"]["hardware"] in text
+    assert text.count("\n| ") == len(rows) + 2  # with the line of columns, and the one below it
     assert Image.open(tmp_path / "speed.png").size[0] > 500
 
 
 def test_curves_go_from_left_to_right() -> None:
     rows = [{"preset": "tiny", "variant": v, "what": "head", "points": n} for v in "ab" for n in (20, 1000, 10)]
-    curves = report._curves([*rows, {**rows[0], "what": "pair"}], "head", "points")
-    found = {name: [row["points"] for row in curve] for name, curve in curves.items()}
+    both = curves([*rows, {**rows[0], "what": "pair"}], "head", "points")
+    found = {name: [row["points"] for row in curve] for name, curve in both.items()}
     assert found == {"tiny, a": [10, 20, 1000], "tiny, b": [10, 20, 1000]}
 
 
@@ -159,16 +164,18 @@ def test_the_batch_curve_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch)
         return plain(images)
 
     monkeypatch.setattr(network, "_backbone", small)
-    found = [row["batch"] for row in _batch_curve(network.match, model, 4, (1, 2, 4, 8), 0.001)]
+    sizes = Sizes(points=4, batches=(1, 2, 4, 8), seconds=0.001)
+    found = [row["batch"] for row in _batch_curve(network.match, model, sizes)]
     assert found == [1, 2]  # two images a pair
 
 
 def test_a_training_step_is_measured_and_learns() -> None:
     torch.manual_seed(0)
     row = bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
-    assert row["pairs_per_second"] == pytest.approx(2000 / row["ms"])
+    assert row["pairs_per_second"] == pytest.approx(1000 / row["ms"])
     assert row["gpu_busy"] is None
-    assert "train" in report.markdown([row], report.environment(CPU))
+    (table,) = make_tables([row], made_with(CPU))
+    assert (table.title, table.rows[0][1]) == ("tiny", "train")
 
 
 def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +185,43 @@ def test_a_training_step_too_large_for_the_device(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TrainStep, "forward", full)
     with pytest.raises(DeviceError, match="cpu has too little memory for 2 pairs a step"):
         bench_train("tiny", CPU, batch=2, points=6, compile=False, seconds=0.001)
+
+
+def test_a_surrounding_repository_is_not_ours(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed below somebody else's checkout, such as in its virtual environment: their commit says nothing."""
+    package = tmp_path / "venv" / "normmatch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / "theirs").touch()
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q"], ["add", "theirs"], ["commit", "-qm", "theirs"]):
+        subprocess.run(["git", *identity, *command], cwd=tmp_path, check=True)
+    monkeypatch.setattr(provenance.normmatch, "__file__", str(package / "__init__.py"))
+    out = ["--out", str(tmp_path / "out")]
+    main(["bench", "train", "tiny", "--batch-size", "2", "--seconds", "0.001", "--no-compile", *out])
+    assert json.loads((tmp_path / "out" / "train.json").read_text())["made_with"]["commit"] == ""
+
+
+@pytest.mark.parametrize("with_images", [False, True])
+def test_the_loader_that_is_measured_is_that_of_training(with_images: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def recorded(shares: Any, config: TrainConfig, *more: Any, **named: Any) -> Any:
+        made.append(loader.make_loader(shares, config, *more, **named))
+        return made[-1]
+
+    monkeypatch.setattr("normmatch.bench.data.make_loader", recorded)
+    split = drawn.make(6, 64, seed=0, split="train")
+    config = TrainConfig(out=Path(), data=DataConfig(workers=0), batch_size=3, augment=AugmentConfig(noise=2.0))
+    assert bench_data(split, config, seconds=0.01, with_images=with_images) > 0
+    (measured,) = made
+    batches = measured.dataset.batches
+    assert (batches.batch_size, batches.augment, batches.seed) == (3, config.augment, config.seed)
+    assert ("image0" in measured.dataset[0]) == with_images
+    shapes = {measured.dataset[step]["mask0"].shape for step in range(5)}
+    assert len(shapes) == 1  # one shape for all batches, as in training
 
 
 def test_ways_to_run() -> None:
@@ -190,7 +234,7 @@ def test_ways_to_run() -> None:
 
 
 def test_parts_can_be_chosen() -> None:
-    rows = bench_model("tiny", CPU, [], points=4, seconds=0.001, parts=["pair"])
+    rows = bench_model("tiny", CPU, [], Sizes(points=4, seconds=0.001), parts=["pair"])
     assert [row["what"] for row in rows] == ["pair"]
 
 

@@ -60,7 +60,7 @@ def test_the_hardest_class_and_its_worst_pair_come_first(predictions: Prediction
 def test_pictures_and_summary(predictions: Predictions, tmp_path: Path) -> None:
     split = drawn.make(2, 64, seed=0, split="val")
     (tmp_path / "07-old.png").touch()
-    sheets = draw_worst(predictions, split, 2, tmp_path)
+    tables = draw_worst(predictions, split, 2, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "01-cat.png",
         "02-dog.png",
@@ -69,7 +69,7 @@ def test_pictures_and_summary(predictions: Predictions, tmp_path: Path) -> None:
     ]
     with Image.open(tmp_path / "01-cat.png") as picture:
         assert picture.width > 400
-    shown, common, bins = sheets
+    shown, common, bins = tables
     assert shown.rows[0] == ("01-cat.png", "1 of 3", "0.50", "90 x 40", "60 x 60", "1.0", "yes")
     assert ("mirrored, %", "50.0", "33.3") in common.rows
     assert ("wrong matches that swap left and right, %", "100.0", "66.7") in common.rows

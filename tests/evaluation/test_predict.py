@@ -14,7 +14,7 @@ from normmatch.datasets.batches import collate, read_images
 from normmatch.datasets.pairs import PairList, sample_pair_list
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError, WeightsError
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
 from normmatch.model.sampling import read_nodes
@@ -92,27 +92,27 @@ def test_nothing_to_evaluate(model: NormMatch, split: PreparedSplit) -> None:
         predict(model, split, empty, progress=False)
 
 
-def test_a_filled_bank_is_used_and_changes_nothing(
+def test_a_filled_cache_is_used_and_changes_nothing(
     model: NormMatch, split: PreparedSplit, pair_list: PairList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh = predict(model, split, pair_list, progress=False)
     copy = PreparedSplit(split.images.copy(), split.objects)  # type: ignore[union-attr]
-    bank = FeatureBank(model, [(split, pair_list.pairs), (copy, pair_list.pairs)], progress=False)
-    assert len(bank.pooled) == len(np.unique(pair_list.pairs))  # equal images are kept once
+    cache = FeatureCache(model, [(split, pair_list.pairs), (copy, pair_list.pairs)], progress=False)
+    assert len(cache.pooled) == len(np.unique(pair_list.pairs))  # equal images are kept once
     monkeypatch.setattr(model, "encode", None)
     for images in (split, copy):
-        again = predict(model, images, pair_list, progress=False, bank=bank)
+        again = predict(model, images, pair_list, progress=False, cache=cache)
         np.testing.assert_array_equal(again.matches0, fresh.matches0)
     with pytest.raises(DataError, match="lacks an object"):
-        predict(model, drawn.make(5, 96, seed=3, split="val"), pair_list, progress=False, bank=bank)
+        predict(model, drawn.make(5, 96, seed=3, split="val"), pair_list, progress=False, cache=cache)
 
 
-def test_the_bank_reads_what_the_network_reads(model: NormMatch, split: PreparedSplit) -> None:
+def test_the_cache_reads_what_the_network_reads(model: NormMatch, split: PreparedSplit) -> None:
     index, rng = np.array([3, 0, 7]), np.random.default_rng(0)
     keypoints = torch.from_numpy(rng.uniform(-10, 106, (3, 12, 2)).astype(np.float32))  # some outside the image
     with torch.inference_mode():
         expected = read_nodes(model.encode(read_images(split, index).float() / 255), keypoints)
-        found = FeatureBank(model, [(split, index)], progress=False).nodes(split, torch.from_numpy(index), keypoints)
+        found = FeatureCache(model, [(split, index)], progress=False).nodes(split, torch.from_numpy(index), keypoints)
     torch.testing.assert_close(found.features, expected.features, atol=1e-3, rtol=0)
     torch.testing.assert_close(found.pooled, expected.pooled)
 
@@ -122,7 +122,7 @@ def test_half_precision_is_close(model: NormMatch, split: PreparedSplit, half: A
     index = torch.arange(4)
     keypoints = torch.full((4, 1, 2), 40.0)
     exact, coarse = (
-        FeatureBank(model, [(split, index.numpy())], precision, progress=False).nodes(split, index, keypoints)
+        FeatureCache(model, [(split, index.numpy())], precision, progress=False).nodes(split, index, keypoints)
         for precision in ("32-true", half)
     )
     difference = (exact.features - coarse.features).abs().max()
@@ -137,7 +137,7 @@ def test_an_overflow_is_said(model: NormMatch, split: PreparedSplit) -> None:
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.running_var.fill_(1.0)
     with pytest.raises(WeightsError, match="features are not finite in 16-mixed"):
-        FeatureBank(large, [(split, np.arange(2))], "16-mixed", progress=False)
+        FeatureCache(large, [(split, np.arange(2))], "16-mixed", progress=False)
 
 
 def test_jitter_moves_points_and_nothing_else(split: PreparedSplit, pair_list: PairList) -> None:

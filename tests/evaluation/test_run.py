@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from normmatch import PRESETS, NormMatch
 from normmatch import weights as pretrained
 from normmatch.commands import main
 from normmatch.datasets import drawn
 from normmatch.datasets.catalog import open_dataset
+from normmatch.evaluation.calibration import file_to_calibrate
 from tests.datasets import layouts
 
 
@@ -98,6 +100,23 @@ def test_calibration_writes_the_threshold_and_nothing_else(place: Path, tmp_path
     assert all(torch.equal(after[key], value) and after[key].dtype == value.dtype for key, value in before.items())
     assert found["with"]["val"]["mean"]["f1"] >= found["without"]["val"]["mean"]["f1"]
     NormMatch.from_pretrained(file)
+
+
+def test_weights_that_saw_every_object_are_not_calibrated(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores of a network on objects that it was trained on say nothing about others."""
+    file = tmp_path / "model.safetensors"
+    with safe_open(place / "run0" / "model.safetensors", "pt") as opened:
+        about = opened.metadata()
+    save_file(load_file(place / "run0" / "model.safetensors"), file, metadata=about | {"held_out": "false"})
+    before = file.read_bytes()
+    sentence = fails(capsys, [str(file), "synthetic", *options(place, "--calibrate")])
+    assert f"weights {file} were trained without held-out objects" in sentence
+    assert file.read_bytes() == before
+    for said in ({"held_out": "true"}, {}):
+        save_file(load_file(place / "run0" / "model.safetensors"), file, metadata=about | said)
+        assert file_to_calibrate(str(file)) == file
 
 
 def test_what_cannot_be_is_one_sentence(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

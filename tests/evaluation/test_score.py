@@ -8,9 +8,16 @@ import pytest
 
 from normmatch.errors import DataError
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.report import make_report, make_sheets
-from normmatch.evaluation.score import accuracy_result, best_threshold, f1_curve, f1_result, mma_result, pck_result
-from normmatch.evaluation.tables import to_markdown
+from normmatch.evaluation.score import (
+    accuracy_result,
+    best_threshold,
+    f1_curve,
+    f1_result,
+    make_report,
+    mma_result,
+    pck_result,
+)
+from normmatch.evaluation.tables import make_tables, to_markdown
 
 META: dict[str, Any] = {
     "dataset": "pascal-voc", "objects": "x", "split": "test", "protocol": "nmt", "sampling": "all", "seed": 0,
@@ -73,23 +80,23 @@ def test_several_weights_give_mean_and_deviation() -> None:
     assert summary["mean"] == pytest.approx((0.75 + 1.0) / 2)
     assert summary["deviation"] == pytest.approx(0.25 / 2**0.5)
     assert summary["classes"]["bus"] == (0.75, pytest.approx(0.5 / 2**0.5))
-    text = to_markdown(make_sheets(report))
+    text = to_markdown(make_tables(report))
     assert "| bus | 75.0 | 35.4 | 95.4 | 92.3 | 93.0 |" in text
     assert "| **mean of classes** | **87.50** | **17.68** | **88.7** | **82.7** | **80.1** |" in text
     assert "own authors' rules" in text
 
 
 def test_protocols_are_never_in_one_table() -> None:
-    said = [make_predictions(sampling="intersection", protocol=p) for p in ("nmt", "bbgm", "thinkmatch")]
-    sheets = make_sheets(make_report(said))
-    assert [s.columns for s in sheets] == [
+    predictions = [make_predictions(sampling="intersection", protocol=p) for p in ("nmt", "bbgm", "thinkmatch")]
+    tables = make_tables(make_report(predictions))
+    assert [t.columns for t in tables] == [
         ("class", "ours", "NMT", "COMMON", "BBGM"),
         ("class", "ours", "BBGM"),
         ("class", "ours"),
     ]
-    assert ["nmt" in sheets[0].title, "thinkmatch" in sheets[2].title] == [True, True]
+    assert ["nmt" in tables[0].title, "thinkmatch" in tables[2].title] == [True, True]
     # by keypoints 3/3 of the cats; by pairs the mean of 2/2 and 1/1
-    assert sheets[2].rows[-1] == ("mean of classes", "75.00")
+    assert tables[2].rows[-1] == ("mean of classes", "75.00")
 
 
 def test_drops_stand_beside_the_papers() -> None:
@@ -97,13 +104,13 @@ def test_drops_stand_beside_the_papers() -> None:
     worse = replace(make_predictions(sampling="intersection", jitter=5.0), matches0=np.array([0, 0, 1, 0, 1, 1]))
     report = make_report([worse, plain])
     assert report["results"][0]["jittered"][0]["drop"] == pytest.approx(1 / 6)
-    assert make_sheets(report)[1].rows == [("5 px", "58.33", "16.67", "0.50")]
+    assert make_tables(report)[1].rows == [("5 px", "58.33", "16.67", "0.50")]
 
 
 def test_unmatched_points_bring_f1() -> None:
     report = make_report([make_predictions()])
     assert report["results"][0]["f1"]["threshold"] == 0.5
-    titles = [sheet.title for sheet in make_sheets(report)]
+    titles = [table.title for table in make_tables(report)]
     assert any("score of 0.5 or more" in title for title in titles)
 
 
@@ -123,7 +130,7 @@ def test_mma_is_in_pixels_of_the_image_and_averages_pairs() -> None:
     found = mma_result(predictions)
     assert found["1"] == {"illumination": 1.0, "viewpoint": 0.5, "overall": pytest.approx(2.5 / 3)}
     assert found["3"] == {"illumination": 1.0, "viewpoint": 1.0, "overall": 1.0}
-    (row, *_) = make_sheets(make_report([predictions]))[1].rows
+    (row, *_) = make_tables(make_report([predictions]))[1].rows
     assert row == ("1 px", "50.00", "74.31", "100.00", "91.61", "83.33", "82.81")
 
 
@@ -149,5 +156,5 @@ def test_a_pair_without_true_matches_says_nothing() -> None:
 
 
 def test_the_title_tells_how_the_data_were_read() -> None:
-    sheets = make_sheets(make_report([make_predictions(sampling="intersection", reading=[16, None, ["truncation=0"]])]))
-    assert "grid of 16, only truncation=0" in sheets[0].title
+    tables = make_tables(make_report([make_predictions(sampling="intersection", reading=[16, None, ["truncation=0"]])]))
+    assert "grid of 16, only truncation=0" in tables[0].title

@@ -13,7 +13,7 @@ from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.experiments import ablations
-from normmatch.experiments.ablations import ROWS, ablate, make_rows, make_sheet, row_config
+from normmatch.experiments.ablations import ROWS, ablate, make_rows, make_table, row_config
 from normmatch.training.run import as_json
 
 BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), freeze=2, layer_decay=0.8)
@@ -56,7 +56,7 @@ def test_the_papers_drops() -> None:
     assert drops == [0.0, 1.2, 0.8, 2.6, 15.1, 4.9, None, None, None]
     about = {"dataset": "pascal-voc", "split": "test", "protocol": "nmt", "pairs": 20_000, "train": as_json(BASE)}
     done = {name: {"mean": mean, **about} for name, mean in (("full", 0.9), ("vanilla", 0.88), ("name-loss", 0.905))}
-    assert make_sheet(done).rows == [
+    assert make_table(done).rows == [
         ("full", "90.00", "", "(88.7)"),
         ("vanilla transformer", "88.00", "2.00", "2.6"),
         ("without name loss (ours)", "90.50", "-0.50", ""),

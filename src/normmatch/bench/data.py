@@ -1,45 +1,44 @@
-"""How many augmented training pairs a second the loader delivers, measured the way training uses it."""
+"""How many augmented training pairs a second the loader of a training delivers."""
 
 import time
 
-from torch import Tensor
-from torch.utils.data import DataLoader
+import torch
 
-from normmatch.config import AugmentConfig
+from normmatch.config import TrainConfig
+from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError
 from normmatch.training.batches import TrainBatches
+from normmatch.training.loader import ERROR, Shares, make_loader
 
 
-def bench_data(
-    split: PreparedSplit,
-    batch_size: int = 64,
-    workers: int = 2,
-    seconds: float = 10.0,
-    augment: AugmentConfig | None = None,
-    with_images: bool = False,
-) -> float:
-    """Pairs per second of the loader as training uses it: sampling, augmentation plan, Delaunay, collate, transport.
+def bench_data(split: PreparedSplit, config: TrainConfig, seconds: float = 10.0, with_images: bool = False) -> float:
+    """Pairs per second of the loader with the settings of a training: sampling, augmentation, Delaunay, transport.
 
-    The first batches, while the workers start, are not counted.
+    The first batches, while the workers start, are not counted; `with_images` is how it trains where the training
+    crops do not fit into the memory of the device.
     """
-    if batch_size < 1 or workers < 0 or not 0 < seconds < 3600:
-        raise ConfigError(
-            f"batch_size {batch_size}, workers {workers}, seconds {seconds}; expected 1 or more, 0 or more, up to 3600"
-        )
-    batches = TrainBatches(split, batch_size, seed=0, augment=augment or AugmentConfig(), with_images=with_images)
-    loader: DataLoader[dict[str, Tensor]] = DataLoader(
-        batches,
-        batch_size=None,
-        sampler=range(10**9),
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        prefetch_factor=4 if workers else None,
+    if not 0 < seconds < 3600:
+        raise ConfigError(f"seconds is {seconds}; expected more than 0, and up to 3600.")
+    most = max(len(item.names) for item in split.objects)
+    batches = TrainBatches(
+        split,
+        config.batch_size,
+        config.seed,
+        config.data.sampling,
+        config.augment,
+        min_shared=get_protocol(config.data.protocol).fewest_shared,
+        points=-(-most // 8) * 8,
     )
-    warmup, count, start = 4 * max(workers, 1), 0, 0.0
-    for count, _ in enumerate(loader):
+    shares = Shares(batches, 0, 1, split if with_images else None)
+    loader = make_loader(shares, config, 0, pinned=torch.cuda.is_available())
+    warmup, count, start, end = 4 * max(loader.num_workers, 1), 0, 0.0, 0.0
+    for count, batch in enumerate(loader):
+        if ERROR in batch:
+            raise ConfigError(batch[ERROR])
+        end = time.perf_counter()
         if count == warmup:
-            start = time.perf_counter()
-        elif count > warmup and time.perf_counter() - start > seconds:
+            start = end
+        elif count > warmup and end - start > seconds:
             break
-    return (count - warmup) * batch_size / (time.perf_counter() - start)
+    return (count - warmup) * config.batch_size / (end - start)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+Row = dict[str, Any]  # a figure of a benchmark, with what it is a figure of
 WARM_UP = 3  # runs that do not count; whatever compiles does it here
 LEAST, MOST = 5, 500  # runs that do
 
@@ -21,6 +22,21 @@ class Timing:
     high: float  # a tenth took more
     best: float
     runs: int
+
+    def row(self, what: str, points: int, batch: int, memory: float | None = None) -> Row:
+        """The figure; its times are for a pair, so that batches compare."""
+        return {
+            "what": what,
+            "points": points,
+            "batch": batch,
+            "ms": self.median / batch,
+            "low": self.low / batch,
+            "high": self.high / batch,
+            "best": self.best / batch,
+            "runs": self.runs,
+            "pairs_per_second": 1000 * batch / self.median,
+            "memory_mb": memory,
+        }
 
 
 def measure(function: Callable[[], Any], device: torch.device, seconds: float) -> Timing:

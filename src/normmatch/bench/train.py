@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from normmatch.bench.inputs import make_pairs
-from normmatch.bench.timing import measure, peak_memory
+from normmatch.bench.timing import Row, measure, peak_memory
 from normmatch.config import PRESETS, TrainConfig
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.network import NormMatch
@@ -21,7 +21,7 @@ PROFILED = 5  # steps
 
 def bench_train(
     preset: str, device: torch.device, *, batch: int = 64, points: int = 24, compile: bool = True, seconds: float = 5.0
-) -> dict[str, Any]:
+) -> Row:
     """Pairs a second of whole steps: losses, gradients, clipping, optimiser, renormalisation, average; no loader."""
     if preset not in PRESETS:
         raise ConfigError(f"the preset is {preset!r}, expected one of {', '.join(PRESETS)}")
@@ -38,20 +38,8 @@ def bench_train(
         busy = _device_ms(step) / timing.median if device.type == "cuda" else None
     except torch.OutOfMemoryError as error:
         raise DeviceError(f"{device} has too little memory for {batch} pairs a step; expected fewer") from error
-    return {
-        "preset": preset,
-        "what": "train",
-        "variant": f"{'bfloat16' if device.type == 'cuda' else 'float32'}{', compiled' if compile else ''}",
-        "points": points,
-        "batch": batch,
-        "ms": timing.median,
-        "low": timing.low,
-        "high": timing.high,
-        "runs": timing.runs,
-        "pairs_per_second": 1000 * batch / timing.median,
-        "memory_mb": memory,
-        "gpu_busy": busy,
-    }
+    variant = f"{'bfloat16' if device.type == 'cuda' else 'float32'}{', compiled' if compile else ''}"
+    return {"preset": preset, "variant": variant, **timing.row("train", points, batch, memory), "gpu_busy": busy}
 
 
 def _make_step(config: TrainConfig, points: int) -> Any:

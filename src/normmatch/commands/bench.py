@@ -1,7 +1,9 @@
 """`normmatch bench`: measure speed."""
 
 import sys
-from typing import Any, Literal
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 from tyro.conf import Positional
 
@@ -34,13 +36,15 @@ def data(
         workers: loader processes
         seconds: how long to measure
     """
-    from normmatch.bench.data import bench_data as run
-    from normmatch.config import AugmentConfig
+    from normmatch.bench.data import bench_data
+    from normmatch.config import DataConfig, TrainConfig
     from normmatch.datasets.catalog import load_splits
 
     split = load_splits(name, root, protocol, size, needed=("train",))["train"]
+    source = DataConfig(name=name, root=root, protocol=protocol, workers=workers)
+    config = TrainConfig(out=Path(), data=source, batch_size=batch_size)
     for with_images in (False, True):
-        rate = run(split, batch_size, workers, seconds, AugmentConfig(), with_images=with_images)
+        rate = bench_data(split, config, seconds, with_images)
         pixels = "in each batch" if with_images else "on the device"
         print(f"{rate:,.0f} pairs/s with {workers} workers, the pixels {pixels}")
 
@@ -78,36 +82,29 @@ def model(
         out: a folder for speed.json, speed.md and speed.png
     """
     from normmatch.bench.inputs import variants
-    from normmatch.bench.model import bench_model
-    from normmatch.bench.report import environment, line, markdown, plot, write
+    from normmatch.bench.model import Sizes, bench_model
+    from normmatch.bench.tables import cells, make_tables, plot, write
+    from normmatch.evaluation.provenance import made_with
+    from normmatch.evaluation.tables import to_markdown
     from normmatch.model.device import find_device
 
     if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
         raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
     found = find_device(device)
-    small = found.type == "cpu"
-    where = environment(found)
-    rows: list[dict[str, Any]] = []
+    sizes, made = Sizes(points, seconds=seconds), made_with(found)
+    if found.type == "cpu":
+        sizes = replace(sizes, curve=sizes.curve[:6], batches=sizes.batches[:3], images=8)
+    sizes = replace(sizes, curve=curve or sizes.curve, batches=batches or sizes.batches, images=images or sizes.images)
+    ways, rows = variants(found, compile, precisions, heads), []
     for preset in dict.fromkeys(presets):
-        for row in bench_model(
-            preset,
-            found,
-            variants(found, compile, precisions, heads),
-            points=points,
-            curve=curve or ((10, 20, 50, 100, 200, 500) if small else (10, 20, 50, 100, 200, 500, 1000, 2000)),
-            batches=batches or ((1, 2, 4) if small else (1, 2, 4, 8, 16, 32, 64, 128, 256)),
-            images=images or (8 if small else 100),
-            seconds=seconds,
-            weights=weights or None,
-            parts=parts,
-        ):
+        for row in bench_model(preset, found, ways, sizes, weights or None, parts):
             rows.append(row)
-            print(f"{preset}: {line(row)}", file=sys.stderr, flush=True)  # compilers take long
+            print(preset, *filter(None, cells(row)), sep=", ", file=sys.stderr, flush=True)  # compilers take long
             if out is not None:
-                write(rows, where, out)
+                write(rows, made, out, "speed")
     if out is not None and any(row["what"] in ("head", "batch") for row in rows):
         plot(rows, out / "speed.png")
-    print(markdown(rows, where))
+    print(to_markdown(make_tables(rows, made)))
 
 
 def train(
@@ -128,11 +125,12 @@ def train(
         points: keypoints an image
         compile: compile the network, as training does
         seconds: about how long to measure
-        out: a folder for train.json
+        out: a folder for train.json and train.md
     """
-    from normmatch.bench.report import environment, markdown
+    from normmatch.bench.tables import make_tables, write
     from normmatch.bench.train import bench_train
-    from normmatch.io import write_json
+    from normmatch.evaluation.provenance import made_with
+    from normmatch.evaluation.tables import to_markdown
     from normmatch.model.device import find_device
 
     if batch_size < 1 or points < 2 or not 0 < seconds < 3600:
@@ -142,6 +140,7 @@ def train(
         bench_train(preset, found, batch=batch_size, points=points, compile=compile, seconds=seconds)
         for preset in dict.fromkeys(presets)
     ]
+    made = made_with(found)
     if out is not None:
-        write_json(out / "train.json", {"environment": environment(found), "rows": rows})
-    print(markdown(rows, environment(found)))
+        write(rows, made, out, "train")
+    print(to_markdown(make_tables(rows, made)))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from normmatch import viz
 from normmatch.annotations.names import swap_left_right
-from normmatch.datasets.batches import read_images
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.tables import Sheet, percent, to_markdown
+from normmatch.evaluation.tables import Table, percent, to_markdown
 from normmatch.io import write_json, write_text, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
@@ -77,7 +77,7 @@ def worst_pairs(ranked: Sequence[np.ndarray], count: int) -> list[int]:
     return turns[:count]
 
 
-def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> list[Sheet]:
+def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> list[Table]:
     """Write pictures of the worst pairs and a summary into a folder; pictures of an earlier call are replaced."""
     ranked = rank(predictions)
     chosen = worst_pairs(ranked, count)
@@ -88,35 +88,24 @@ def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folde
         names = [f"{n:02d}-{predictions.labels[k]}.png" for n, k in enumerate(chosen, start=1)]
         for name, k in zip(names, chosen, strict=True):
             draw_pair(predictions, split, k, folder / name)
-        sheets = [shown_sheet(predictions, chosen, names), common_sheet(predictions, ranked), bins_sheet(predictions)]
-        write_text(folder / "summary.md", to_markdown(sheets))
-        write_json(folder / "summary.json", [vars(sheet) for sheet in sheets], indent=1)
-    return sheets
+        tables = [shown_table(predictions, chosen, names), common_table(predictions, ranked), bins_table(predictions)]
+        write_text(folder / "summary.md", to_markdown(tables))
+        write_json(folder / "summary.json", [vars(table) for table in tables], indent=1)
+    return tables
 
 
 def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path: Path) -> None:
     """A picture of a pair as the network sees it: right matches green, wrong ones red."""
-    from normmatch import viz
-
-    rows0 = np.flatnonzero(predictions.owner0 == number)
-    rows1 = slice(predictions.starts1[number], predictions.starts1[number] + predictions.counts[number, 1])
-    images = read_images(split, predictions.pairs[number]).permute(0, 2, 3, 1).numpy()  # (2, S, S, 3)
+    images = [np.asarray(split.images[i]) for i in predictions.pairs[number].tolist()]  # (S, S, 3) each
     crops = [f"{width} x {height} px" for width, height in predictions.sizes[number].tolist()]
     right, total = predictions.correct[number], predictions.total[number]
-    head = f"{predictions.labels[number]}, {right} of {total} right, mean score {predictions.scores0[rows0].mean():.2f}"
-    figure = viz.plot_images(list(images), titles=[f"{head}; {crops[0]}", crops[1]])
-    viz.plot_matches(
-        figure,
-        predictions.keypoints0[rows0],
-        predictions.keypoints1[rows1],
-        predictions.matches0[rows0],
-        truth=predictions.truth0[rows0],
-        names=[predictions.words[i] for i in predictions.names0[rows0].tolist()],
-    )
-    viz.save_plot(figure, path, dpi=110)
+    score = predictions.scores0[predictions.owner0 == number].mean()
+    head = f"{predictions.labels[number]}, {right} of {total} right, mean score {score:.2f}"
+    titles = [f"{head}; {crops[0]}", crops[1]]
+    viz.save_plot(viz.plot_pair(images, **predictions.pair(number), titles=titles), path, dpi=110)
 
 
-def shown_sheet(predictions: Predictions, chosen: Sequence[int], names: Sequence[str]) -> Sheet:
+def shown_table(predictions: Predictions, chosen: Sequence[int], names: Sequence[str]) -> Table:
     """The pairs of the pictures."""
     values = traits(predictions)
     rows = []
@@ -127,10 +116,10 @@ def shown_sheet(predictions: Predictions, chosen: Sequence[int], names: Sequence
         mirrored = "yes" if values["mirrored"][k] else ""
         rows.append((name, right, f"{score:.2f}", *crops, f"{values['larger / smaller crop'][k]:.1f}", mirrored))
     columns = ("picture", "right", "mean score", "crop 0, px", "crop 1, px", "ratio", "mirrored")
-    return Sheet(f"the worst pairs of the {HARDEST} hardest classes: {_where(predictions)}", columns, rows)
+    return Table(f"the worst pairs of the {HARDEST} hardest classes: {_where(predictions)}", columns, rows)
 
 
-def common_sheet(predictions: Predictions, ranked: Sequence[np.ndarray]) -> Sheet:
+def common_table(predictions: Predictions, ranked: Sequence[np.ndarray]) -> Table:
     """Traits of the worst tenth of each class beside those of all pairs."""
     everyone = np.concatenate(ranked)
     worst = np.concatenate([rows[: max(1, round(WORST_SHARE * len(rows)))] for rows in ranked])
@@ -148,10 +137,10 @@ def common_sheet(predictions: Predictions, ranked: Sequence[np.ndarray]) -> Shee
     rows.append(("mean score", *(f"{score:.2f}" for score, _ in shares)))
     rows.append(("wrong matches that swap left and right, %", *(percent(share) for _, share in shares)))
     title = f"what the worst tenth of each class have in common: {_where(predictions)}"
-    return Sheet(title, ("trait", f"worst {len(worst):,} pairs", f"all {len(everyone):,} different pairs"), rows)
+    return Table(title, ("trait", f"worst {len(worst):,} pairs", f"all {len(everyone):,} different pairs"), rows)
 
 
-def bins_sheet(predictions: Predictions) -> Sheet:
+def bins_table(predictions: Predictions) -> Table:
     """Accuracy over all keypoints, of pairs with a trait in a range."""
     rows = []
     for name, values in traits(predictions).items():
@@ -165,7 +154,7 @@ def bins_sheet(predictions: Predictions) -> Sheet:
             if total:
                 right = percent(predictions.correct[here].sum() / total)
                 rows.append((f"{name}: {words}", f"{int(here.sum()):,}", right))
-    return Sheet(f"accuracy by trait: {_where(predictions)}", ("trait", "pairs", "accuracy, %"), rows)
+    return Table(f"accuracy by trait: {_where(predictions)}", ("trait", "pairs", "accuracy, %"), rows)
 
 
 def _where(predictions: Predictions) -> str:

@@ -21,8 +21,8 @@ Precision = Literal["auto", "bf16-mixed", "16-mixed", "32-true"]
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
-class FeatureBank:
-    """What the backbone sees in some objects of some splits, as unit vectors in half precision on the model's device.
+class FeatureCache:
+    """The feature maps of some objects of some splits, as unit vectors in half precision on the model's device.
 
     Half precision, because 1,670 images at 378 px are 1.9 GB then; unit vectors, because that is how they are read,
     and so that none overflows. Equal images, such as those that two protocols have in common, are encoded once.
@@ -92,7 +92,7 @@ class FeatureBank:
         """Objects index (B,) of a split, read at keypoints (B, N, 2): as by `read_nodes`, to half precision."""
         place = self._rows_of(split)[index.cpu()]  # (B,)
         if (place < 0).any():
-            raise DataError("the bank of features lacks an object of the pair list; expected one that was made for it.")
+            raise DataError("the feature cache lacks an object of the pair list; expected one that was made for it.")
         place = place.to(self.device)
         height, width = self.size
         relative = keypoints / keypoints.new_tensor((width, height))  # (B, N, 2)

@@ -1,4 +1,4 @@
-"""Predict once: every pair of a list through a network; `score.py` makes numbers of it."""
+"""Predict the matches of every pair of a list, once; `score.py` makes numbers of them."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from normmatch.datasets.batches import collate
 from normmatch.datasets.pairs import PairList
 from normmatch.datasets.types import KeypointPair, PreparedSplit, Sampling
 from normmatch.errors import DataError
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predictions import Predictions, record
 from normmatch.model.assignment import match_scores, one_to_one
 from normmatch.model.network import NormMatch
@@ -26,21 +26,21 @@ def predict(
     hungarian: bool = False,
     batch_size: int = 64,
     progress: bool = True,
-    bank: FeatureBank | None = None,
+    cache: FeatureCache | None = None,
 ) -> Predictions:
-    """Match every pair of the list, by the best column of each row or one to one by the Hungarian method.
+    """Match every pair of the list, by row arg-max or, one to one, by the Hungarian method.
 
-    The images are those in the `bank`; without one they are encoded here.
+    The features come from the `cache`; without one the images are encoded here.
     """
     if not len(pair_list):
         raise DataError("there is no pair to evaluate; expected a pair list with at least one.")
-    bank = bank or FeatureBank(model, [(split, pair_list.pairs)], progress=progress)
+    cache = cache or FeatureCache(model, [(split, pair_list.pairs)], progress=progress)
     shown = [pair_list.pair(split, k, sampling) for k in range(len(pair_list))]
     sizes = [max(len(pair.names0), len(pair.names1)) for pair in shown]
     parts = _parts(sizes, batch_size)
     matches, scores = [np.empty(0)] * len(shown), [np.empty(0)] * len(shown)
     for part in track(parts, "matching", disable=not progress, transient=True):
-        found = _match(model, bank, split, [shown[k] for k in part], sizes[part[-1]], hungarian)
+        found = _match(model, cache, split, [shown[k] for k in part], sizes[part[-1]], hungarian)
         for k, matches0, scores0 in zip(part, *found, strict=True):
             count = len(shown[k].names0)
             matches[k], scores[k] = matches0[:count], scores0[:count]
@@ -58,7 +58,7 @@ def predict(
 
 
 def _parts(sizes: list[int], batch_size: int) -> list[list[int]]:
-    """Pairs by their numbers of points, those of one size together, so that little is padded; fewer of large ones."""
+    """Batches of pairs with about as many points each, so that little is padded; smaller where there are many."""
     order = np.argsort(sizes, kind="stable").tolist()
     parts = []
     while order:
@@ -70,12 +70,12 @@ def _parts(sizes: list[int], batch_size: int) -> list[list[int]]:
 
 
 def _match(
-    model: NormMatch, bank: FeatureBank, split: PreparedSplit, pairs: list[KeypointPair], points: int, hungarian: bool
+    model: NormMatch, cache: FeatureCache, split: PreparedSplit, pairs: list[KeypointPair], points: int, hungarian: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Matches and scores (B, N) of some pairs, padded to N points."""
-    data = {key: value.to(bank.device, non_blocking=True) for key, value in collate(pairs, points).items()}
-    seen = {f"features{i}": bank.nodes(split, data[f"index{i}"], data[f"keypoints{i}"]) for i in "01"}
-    output = model.match({**data, **seen})
+    data = {key: value.to(cache.device, non_blocking=True) for key, value in collate(pairs, points).items()}
+    features = {f"features{i}": cache.nodes(split, data[f"index{i}"], data[f"keypoints{i}"]) for i in "01"}
+    output = model.match({**data, **features})
     matches0, scores0 = output["matches0"], output["matching_scores0"]
     if hungarian:
         matches0 = one_to_one(output["log_assignment"])

@@ -1,4 +1,4 @@
-"""Asking networks: which pairs, with which points and which noise, and what each of the networks says about them."""
+"""Predict with several networks: which pairs, with which points and which noise, and where it all comes from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from normmatch.datasets.protocols import Protocol, get_protocol
 from normmatch.datasets.types import PreparedSplit, Sampling
 from normmatch.errors import WeightsError
 from normmatch.evaluation.config import EvalConfig
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predict import predict
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.provenance import made_with
@@ -35,8 +35,8 @@ class Job:
     sampling: Sampling
 
 
-def ask_networks(weights: Sequence[str], name: DatasetName, config: EvalConfig) -> Iterator[list[Predictions]]:
-    """What one network after the other says about all its jobs, see `make_jobs`."""
+def predict_all(weights: Sequence[str], name: DatasetName, config: EvalConfig) -> Iterator[list[Predictions]]:
+    """One network after the other: its predictions for all jobs, see `make_jobs`."""
     files = [find_weights(item) for item in weights]
     configs = [read_config(file) for file in files]
     check_same_network(weights, configs)
@@ -44,9 +44,9 @@ def ask_networks(weights: Sequence[str], name: DatasetName, config: EvalConfig) 
     jobs = make_jobs(name, config, configs[0].image_size)
     for item, file in zip(weights, files, strict=True):
         model = NormMatch.from_pretrained(file).to(device)
-        bank = FeatureBank(model, [(job.split, job.pair_list.pairs) for job in jobs], config.precision)
-        yield [answer(model, job, bank, item, config) for job in jobs]
-        del bank  # before the next network fills its own
+        cache = FeatureCache(model, [(job.split, job.pair_list.pairs) for job in jobs], config.precision)
+        yield [run_job(model, job, cache, item, config) for job in jobs]
+        del cache  # before the next network fills its own
 
 
 def check_same_network(weights: Sequence[str], configs: Sequence[ModelConfig]) -> None:
@@ -91,22 +91,14 @@ def without_pictures(split: PreparedSplit) -> PreparedSplit:
 
 def draw_pairs(split: PreparedSplit, name: str, protocol: Protocol, config: EvalConfig) -> PairList:
     """The pairs of a split that the protocol asks for, the same for every network."""
-    return sample_pair_list(
-        split, name, config.pairs, config.seed, protocol.fewest_shared, protocol.pairs, strict=False
-    )
+    rules = protocol.fewest_shared, protocol.pairs
+    return sample_pair_list(split, name, config.pairs, config.seed, *rules, strict=False)
 
 
-def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: EvalConfig) -> Predictions:
-    """What a network says, with an account of where it comes from."""
-    predictions = predict(
-        model,
-        job.split,
-        job.pair_list,
-        sampling=job.sampling,
-        hungarian=job.protocol.one_to_one,
-        batch_size=config.batch_size,
-        bank=bank,
-    )
+def run_job(model: NormMatch, job: Job, cache: FeatureCache, weights: str, config: EvalConfig) -> Predictions:
+    """The predictions of a network for a job, with an account of where they come from."""
+    options: dict[str, Any] = {"hungarian": job.protocol.one_to_one, "batch_size": config.batch_size, "cache": cache}
+    predictions = predict(model, job.split, job.pair_list, sampling=job.sampling, **options)
     meta = {
         "weights": weights,
         "split": job.name,
@@ -115,8 +107,8 @@ def answer(model: NormMatch, job: Job, bank: FeatureBank, weights: str, config: 
         "gray": config.gray,
         "reading": [config.grid, config.magnitude, config.only],
         "min_score": model.config.min_score,
-        "precision": bank.precision,
+        "precision": cache.precision,
         "left_out": sorted({item.label for item in job.split.objects} - set(predictions.labels)),
-        "made_with": made_with(bank.device),
+        "made_with": made_with(cache.device),
     }
     return replace(predictions, meta=meta)

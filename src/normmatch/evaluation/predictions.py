@@ -1,4 +1,4 @@
-"""What a network said about a list of pairs, and what is true: enough to score it later without network or images.
+"""What a network predicted for a list of pairs, and the truth: enough to score it without network or images.
 
 In a file of predictions (safetensors) the points of all pairs lie one after the other, and `counts` says how many each
 pair has. Classes and names of keypoints are numbers into `words`.
@@ -30,7 +30,7 @@ META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter",
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Pairs as they were shown to a network, the truth, and the network's answers."""
+    """Pairs as they were shown to a network, the truth, and the matches that it predicted."""
 
     words: tuple[str, ...]
     label: np.ndarray  # (P,) class of each pair, a word
@@ -42,8 +42,8 @@ class Predictions:
     keypoints0: np.ndarray  # (M, 2) in pixels of the resized crop
     keypoints1: np.ndarray  # (N, 2)
     truth0: np.ndarray  # (M,) index into the pair's points of image 1, -1 where there is no partner
-    matches0: np.ndarray  # (M,) the network's answer
-    scores0: np.ndarray  # (M,) how sure, in [0, 1]
+    matches0: np.ndarray  # (M,) what the network predicted
+    scores0: np.ndarray  # (M,) in [0, 1]
     meta: Mapping[str, Any]  # where it all comes from, see META
 
     @cached_property
@@ -76,8 +76,20 @@ class Predictions:
         """(P,) where the points of each image 1 begin in keypoints1."""
         return np.cumsum(self.counts[:, 1]) - self.counts[:, 1]
 
+    def pair(self, number: int) -> dict[str, Any]:
+        """The points of one pair, by the names of the arguments of `viz.plot_pair`."""
+        (start0, start1), (count0, count1) = self.counts[:number].sum(0), self.counts[number]
+        rows0, rows1 = slice(start0, start0 + count0), slice(start1, start1 + count1)
+        return {
+            "keypoints0": self.keypoints0[rows0],
+            "keypoints1": self.keypoints1[rows1],
+            "matches0": self.matches0[rows0],
+            "truth": self.truth0[rows0],
+            "names": [self.words[i] for i in self.names0[rows0].tolist()],
+        }
+
     def accuracy(self, average: Average = "keypoints") -> dict[str, float]:
-        """The accuracy of each class."""
+        """Accuracy per class."""
         return accuracy_by_class(self.correct, self.total, self.labels, average)
 
 

@@ -1,4 +1,4 @@
-"""`normmatch eval`: ask networks, or read what they said; score it; print the tables and write them."""
+"""`normmatch eval`: predict, or read predictions; score them; print the tables and write them."""
 
 import os
 from collections.abc import Sequence
@@ -8,47 +8,48 @@ from typing import Any, cast, get_args
 from normmatch.config import DatasetName
 from normmatch.datasets.catalog import Reading, load_splits
 from normmatch.datasets.pairs import objects_hash
+from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
-from normmatch.evaluation.calibration import calibrate, find_own_file
+from normmatch.evaluation.calibration import calibrate, file_to_calibrate
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.failures import draw_worst
-from normmatch.evaluation.predict_all import ask_networks
+from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
-from normmatch.evaluation.report import make_report, make_sheets
-from normmatch.evaluation.tables import Sheet, print_sheet, to_markdown
+from normmatch.evaluation.score import make_report
+from normmatch.evaluation.tables import make_tables, print_table, to_markdown
 from normmatch.io import write_json, write_text, writing
-from normmatch.weights import FILE_NAME, find_weights, set_min_score
+from normmatch.weights import FILE_NAME, set_min_score
 
 DEFAULT_WEIGHTS = "small"
 
 
 def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     """Evaluate the weights on the dataset that `what` names, as the config says; returns the report."""
-    weights, name = targets(what, config)
+    weights, name = split_arguments(what, config)
     for path in (config.json, config.markdown, config.out and config.out / "predictions"):
         if path:
             check_place(path)
     calibrations: list[dict[str, Any]] = []
     if config.predictions:
-        said = load_all(config.predictions, name)
+        predictions = load_all(config.predictions, name)
     else:
-        said, calibrations = ask_all(weights, cast(DatasetName, name), config)
-    report = make_report(said, calibrations)
-    sheets = make_sheets(report)
-    for sheet in sheets:
-        print_sheet(sheet)
+        predictions, calibrations = run_networks(weights, cast(DatasetName, name), config)
+    report = make_report(predictions, calibrations)
+    tables = make_tables(report)
+    for table in tables:
+        print_table(table)
     if config.json:
         with writing(config.json):
             write_json(config.json, report, indent=1)
     if config.markdown:
         with writing(config.markdown):
-            write_text(config.markdown, to_markdown(sheets))
-    for sheet in analyse_failures(said, config) if config.worst else []:  # the numbers are safe by now
-        print_sheet(sheet)
+            write_text(config.markdown, to_markdown(tables))
+    if config.worst:  # the numbers are safe by now
+        analyse_failures(predictions, config)
     return report
 
 
-def targets(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str, ...], str | None]:
+def split_arguments(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str, ...], str | None]:
     """The weights and the dataset that a command names: weights first, the dataset last."""
     weights, name = tuple(what[:-1]), what[-1] if what else None
     if name not in get_args(DatasetName) and not (config.predictions and name is None):
@@ -61,46 +62,12 @@ def targets(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str, ...], s
     return weights or (DEFAULT_WEIGHTS,), name
 
 
-def ask_all(
-    weights: Sequence[str], name: DatasetName, config: EvalConfig
-) -> tuple[list[Predictions], list[dict[str, Any]]]:
-    """What the networks say about the split, and what their calibrations found; the thresholds are written."""
-    files = [find_own_file(item) if config.calibrate else find_weights(item) for item in weights]
-    said: list[Predictions] = []
-    calibrations = []
-    for number, (answers, file) in enumerate(zip(ask_networks(weights, name, config), files, strict=True)):
-        wanted = (config.split, config.sampling)
-        said += [p for p in answers if (p.meta["split"], p.meta["sampling"]) == wanted]
-        if config.out:
-            for predictions in answers:
-                save_predictions(predictions, config.out / file_name(predictions, number if len(weights) > 1 else None))
-        if config.calibrate:
-            calibrations.append(calibrate(answers, config.split))
-            set_min_score(file, calibrations[-1]["threshold"])
-    return said, calibrations
-
-
-def analyse_failures(said: Sequence[Predictions], config: EvalConfig) -> list[Sheet]:
-    """Pictures and summary of the worst pairs of each set of predictions without noise."""
-    sheets = []
-    plain = [p for p in said if not p.meta["jitter"]]
-    several = len({p.meta["weights"] for p in plain}) > 1
-    for number, predictions in enumerate(plain):
-        meta = predictions.meta
-        grid, magnitude, only = meta["reading"]
-        reading = Reading(grid, tuple(magnitude) if magnitude else None, tuple(only))
-        needed = (meta["split"],)
-        splits = load_splits(meta["dataset"], config.root, meta["protocol"], meta["image_size"], needed, reading)
-        split = splits[meta["split"]]
-        if objects_hash(split) != meta["objects"]:
-            raise DataError(
-                f"the {meta['split']} objects of {meta['dataset']} in {config.root} are not those of the predictions."
-            )
-        name = file_name(predictions, number if several else None)
-        folder = (config.out or Path()) / f"worst-{Path(name).stem}"
-        sheets += draw_worst(predictions, split, config.worst, folder)
-        sheets[-1].notes.append(f"pictures and summary are in {folder}")
-    return sheets
+def check_place(path: Path) -> None:
+    """Make the folder of a file that will be written: better now than after an hour of work."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}.")
 
 
 def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
@@ -111,6 +78,24 @@ def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
         if predictions.meta["dataset"] != expected:
             raise DataError(f"the predictions {file} are for {predictions.meta['dataset']}, expected {expected}.")
     return loaded
+
+
+def run_networks(
+    weights: Sequence[str], name: DatasetName, config: EvalConfig
+) -> tuple[list[Predictions], list[dict[str, Any]]]:
+    """The predictions for the split and what calibrations found; predictions and thresholds are written."""
+    files = [file_to_calibrate(item) for item in weights] if config.calibrate else []
+    shown: list[Predictions] = []
+    calibrations = []
+    for number, predictions in enumerate(predict_all(weights, name, config)):
+        wanted = (config.split, config.sampling)
+        shown += [p for p in predictions if (p.meta["split"], p.meta["sampling"]) == wanted]
+        for item in predictions if config.out else ():
+            save_predictions(item, cast(Path, config.out) / file_name(item, number if len(weights) > 1 else None))
+        if config.calibrate:
+            calibrations.append(calibrate(predictions, config.split))
+            set_min_score(files[number], calibrations[-1]["threshold"])
+    return shown, calibrations
 
 
 def file_name(predictions: Predictions, number: int | None) -> str:
@@ -126,9 +111,25 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     return "-".join(part for part in parts if part) + ".safetensors"
 
 
-def check_place(path: Path) -> None:
-    """Make the folder of a file that will be written: better now than after an hour of work."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}.")
+def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> None:
+    """Draw the worst pairs of each set of predictions without noise, and print what they have in common."""
+    plain = [p for p in predictions if not p.meta["jitter"]]
+    several = len({p.meta["weights"] for p in plain}) > 1
+    for number, item in enumerate(plain):
+        name = file_name(item, number if several else None)
+        folder = (config.out or Path()) / f"worst-{Path(name).stem}"
+        for table in draw_worst(item, load_split(item, config.root), config.worst, folder):
+            print_table(table)
+        print(f"pictures and summary are in {folder}")
+
+
+def load_split(predictions: Predictions, root: Path) -> PreparedSplit:
+    """The split that predictions were made on."""
+    meta = predictions.meta
+    grid, magnitude, only = meta["reading"]
+    reading = Reading(grid, tuple(magnitude) if magnitude else None, tuple(only))
+    needed = (meta["split"],)
+    split = load_splits(meta["dataset"], root, meta["protocol"], meta["image_size"], needed, reading)[meta["split"]]
+    if objects_hash(split) != meta["objects"]:
+        raise DataError(f"the {meta['split']} objects of {meta['dataset']} in {root} are not those of the predictions.")
+    return split

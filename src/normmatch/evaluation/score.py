@@ -1,35 +1,98 @@
-"""From predictions to numbers: accuracy by class; F1 where points may have no partner; MMA and PCK."""
+"""From predictions to numbers: accuracy per class; F1 where points may have no partner; MMA and PCK; the report."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from normmatch.datasets.protocols import get_protocol
 from normmatch.errors import DataError
-from normmatch.evaluation.metrics import mean_accuracy, precision_recall_f1, share_within
+from normmatch.evaluation.metrics import mean_accuracy, mean_and_deviation, precision_recall_f1, share_within
 from normmatch.evaluation.predictions import Predictions
 
+Result = dict[str, Any]
 THRESHOLDS = np.arange(0, 201) / 200  # scores at which matches are cut off
 SHOWN = ("precision", "recall", "f1")
 MMA_PIXELS = (1, 3, 5)
 PCK_SHARES = (0.05, 0.1, 0.15)
+SAME = ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")  # of results to be averaged
 
 
-def accuracy_result(predictions: Predictions) -> dict[str, Any]:
-    """Accuracy by class under the protocol of the predictions; all shares of one."""
-    by_class = predictions.accuracy(get_protocol(predictions.meta["protocol"]).average)
-    if not by_class:
-        raise DataError("no pair has keypoints in common; expected at least one true match to score.")
+def make_report(predictions: Sequence[Predictions], calibrations: Sequence[Result] = ()) -> Result:
+    """Everything as JSON: a result for each network and protocol, and a summary of those that differ in the weights."""
+    results: dict[tuple[str, ...], Result] = {}
+    for result in map(score, sorted(predictions, key=lambda p: p.meta["jitter"])):  # those without noise first
+        plain = results.get((*_group(result | {"jitter": 0.0}), result["weights"]))
+        if plain is not None and result["jitter"]:
+            kept = {key: result[key] for key in ("jitter", "mean", "classes")}
+            plain["jittered"].append(kept | {"drop": plain["mean"] - result["mean"]})
+            continue
+        key = (*_group(result), result["weights"])
+        if key in results:
+            raise DataError(f"there are two predictions of {result['weights']} for the same pairs; expected one.")
+        results[key] = result | {"jittered": []}
+    groups = defaultdict(list)
+    for result in results.values():
+        groups[_group(result)].append(result)
+    summary = [summarize(group) for group in groups.values()]
+    return {"results": list(results.values()), "summary": summary, "calibrations": list(calibrations)}
+
+
+def _group(result: Result) -> tuple[str, ...]:
+    """What results must have in common to be averaged."""
+    return tuple(str(result.get(key)) for key in (*SAME, "objects", "gray"))
+
+
+def summarize(group: Sequence[Result]) -> Result:
+    """Mean and standard deviation of results that differ only in the weights."""
+    first = group[0]
+    labels = [label for label in first["classes"] if all(label in result["classes"] for result in group)]
+    mean, deviation = mean_and_deviation([result["mean"] for result in group])
+    drops = [  # of each jitter, in the order of the first result
+        {
+            "jitter": level["jitter"],
+            "drop": mean_and_deviation(
+                [j["drop"] for r in group for j in r["jittered"] if j["jitter"] == level["jitter"]]
+            ),
+        }
+        for level in first["jittered"]
+    ]
     return {
-        **predictions.meta,
-        "pairs": len(predictions.pairs),
-        "mean": mean_accuracy(by_class),
-        "classes": by_class,
+        **{key: first[key] for key in SAME},
+        "gray": first.get("gray", False),
+        "left_out": first.get("left_out", []),
+        "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
+        "weights": [result["weights"] for result in group],
+        "mean": mean,
+        "deviation": deviation,
+        "classes": {label: mean_and_deviation([r["classes"][label] for r in group]) for label in labels},
+        "drops": drops,
     }
 
 
-def f1_result(predictions: Predictions, threshold: float) -> dict[str, Any]:
-    """Precision, recall and F1 by class and their means, when matches below the threshold are not made."""
+def score(predictions: Predictions) -> Result:
+    """All numbers of one set of predictions."""
+    result = accuracy_result(predictions) | {"pck": pck_result(predictions)}
+    if predictions.meta["dataset"] == "hpatches":
+        result["mma"] = mma_result(predictions)
+    if predictions.meta["sampling"] != "intersection":
+        result["f1"] = f1_result(predictions, predictions.meta.get("min_score", 0.0))
+        result["curve"] = f1_curve(predictions)
+    return result
+
+
+def accuracy_result(predictions: Predictions) -> Result:
+    """Accuracy per class under the protocol of the predictions, as shares from 0 to 1."""
+    by_class = predictions.accuracy(get_protocol(predictions.meta["protocol"]).average)
+    if not by_class:
+        raise DataError("no pair has keypoints in common; expected at least one true match to score.")
+    mean = mean_accuracy(by_class)
+    return {**predictions.meta, "pairs": len(predictions.pairs), "mean": mean, "classes": by_class}
+
+
+def f1_result(predictions: Predictions, threshold: float) -> Result:
+    """Precision, recall and F1 per class and their means, where matches below the threshold are dropped."""
     by_class = _by_class(predictions, np.array([threshold]))
     mean = np.mean(list(by_class.values()), axis=0)  # (3, 1)
     return {
@@ -68,9 +131,8 @@ def _by_class(predictions: Predictions, thresholds: np.ndarray) -> dict[str, np.
 
 
 def mma_result(predictions: Predictions) -> dict[str, dict[str, float]]:
-    """Mean matching accuracy at 1, 3 and 5 px of the image before it was resized, by class and over all pairs."""
-    scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2): pixels of image 1 a pixel of the crop
-    shares = _within(predictions, scale, np.tile(MMA_PIXELS, (len(scale), 1)))  # (P, 3)
+    """Mean matching accuracy at 1, 3 and 5 px of the image before it was resized, per class and over all pairs."""
+    shares = _within(predictions, np.tile(MMA_PIXELS, (len(predictions.pairs), 1)))  # (P, 3)
     groups = {**_classes(predictions), "overall": predictions.total > 0}
     return {
         str(pixels): {name: float(shares[rows, k].mean()) for name, rows in groups.items()}
@@ -80,9 +142,8 @@ def mma_result(predictions: Predictions) -> dict[str, dict[str, float]]:
 
 def pck_result(predictions: Predictions) -> dict[str, float]:
     """Share of points matched to within a share of crop 1's longer side: mean of the pairs, then of the classes."""
-    scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2)
     limits = predictions.sizes[:, 1].max(1, keepdims=True) * np.array(PCK_SHARES)  # (P, 3)
-    shares = _within(predictions, scale, limits)
+    shares = _within(predictions, limits)
     by_class = [shares[rows].mean(0) for rows in _classes(predictions).values()]
     return {str(share): float(value) for share, value in zip(PCK_SHARES, np.mean(by_class, axis=0), strict=True)}
 
@@ -94,8 +155,12 @@ def _classes(predictions: Predictions) -> dict[str, np.ndarray]:
     return {label: rows for label, rows in groups.items() if rows.any()}
 
 
-def _within(predictions: Predictions, scale: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """`share_within` of the points that have a partner; a point that was not matched is infinitely far away."""
+def _within(predictions: Predictions, limits: np.ndarray) -> np.ndarray:
+    """(P, K): `share_within` limits (P, K) in pixels of image 1, of the points that have a partner.
+
+    A point that was not matched is infinitely far away.
+    """
+    scale = predictions.sizes[:, 1] / predictions.meta["image_size"]  # (P, 2): pixels of image 1 per pixel of the crop
     known = predictions.truth0 >= 0
     owner = predictions.owner0[known]
     start = predictions.starts1[owner]

@@ -1,16 +1,23 @@
-"""A table that can be printed and written as Markdown."""
+"""Tables that can be printed and written as Markdown: the type, and the tables of an evaluation's report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rich import table as rich_table
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
+from normmatch.evaluation.score import Result
+
+CURVE_STEP = 20  # of the curve's thresholds every twentieth is printed
+AS_PRINTED = "as printed in the paper, each under its own authors' rules, with its best epoch chosen on the test set"
+F1_COLUMNS = ("precision", "recall", "F1")
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A table: words in the first column, numbers in the others; the last row may sum up."""
+class Table:
+    """Words in the first column, numbers in the others; the last row may sum up."""
 
     title: str
     columns: tuple[str, ...]
@@ -19,30 +26,30 @@ class Sheet:
     sums_up: bool = False
 
 
-def print_sheet(sheet: Sheet, console: Console | None = None) -> None:
+def print_table(table: Table, console: Console | None = None) -> None:
     """Print a table with its notes below."""
     console = console or Console()
-    console.print(f"\n{sheet.title}", style="bold", markup=False, highlight=False, soft_wrap=True)
-    table = Table()
-    for number, column in enumerate(sheet.columns):
-        table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
-    for number, row in enumerate(sheet.rows, start=1):
-        table.add_row(*map(escape, row), end_section=sheet.sums_up and number == len(sheet.rows) - 1)
-    console.print(table)
-    for note in sheet.notes:
+    console.print(f"\n{table.title}", style="bold", markup=False, highlight=False, soft_wrap=True)
+    lines = rich_table.Table()
+    for number, column in enumerate(table.columns):
+        lines.add_column(escape(column), justify="right" if number else "left", overflow="fold")
+    for number, row in enumerate(table.rows, start=1):
+        lines.add_row(*map(escape, row), end_section=table.sums_up and number == len(table.rows) - 1)
+    console.print(lines)
+    for note in table.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def to_markdown(sheets: Sequence[Sheet]) -> str:
+def to_markdown(tables: Sequence[Table]) -> str:
     """The tables as a document."""
     parts = []
-    for sheet in sheets:
-        rows = [*sheet.rows]
-        if sheet.sums_up:
+    for table in tables:
+        rows = [*table.rows]
+        if table.sums_up:
             rows[-1] = tuple(f"**{cell}**" if cell else "" for cell in rows[-1])
-        align = ["---", *["---:"] * (len(sheet.columns) - 1)]
-        lines = [_line(sheet.columns), _line(align), *map(_line, rows)]
-        parts.append("\n".join([f"### {sheet.title}", "", *lines, *(f"\n{note}" for note in sheet.notes)]))
+        align = ["---", *["---:"] * (len(table.columns) - 1)]
+        lines = [_line(table.columns), _line(align), *map(_line, rows)]
+        parts.append("\n".join([f"### {table.title}", "", *lines, *(f"\n{note}" for note in table.notes)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -51,5 +58,123 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share of one in per cent."""
+    """A share from 0 to 1 in per cent."""
     return f"{100 * share:.{digits}f}"
+
+
+def origin(made_with: Mapping[str, str]) -> str:
+    """What `provenance.made_with` found, in one line to stand below a table."""
+    made = made_with
+    version = f"normmatch {made['normmatch']}" + (f" ({made['commit']})" if made["commit"] else "")
+    return f"{version}, torch {made['torch']}, {made['hardware']}, {made['date']}: {made['command']}"
+
+
+# ---- the tables of a report, see `score.make_report` ----
+
+
+def make_tables(report: Result) -> list[Table]:
+    """The tables of a report; every protocol has its own."""
+    tables = []
+    for summary in report["summary"]:
+        tables += [accuracy_table(summary), *([jitter_table(summary)] if summary["drops"] else [])]
+    for result in report["results"]:
+        tables += [mma_table(result)] if "mma" in result else []
+        tables += [f1_table(result), curve_table(result)] if "f1" in result else []
+    tables += map(calibration_table, report["calibrations"])
+    if report["results"] and report["results"][0].get("made_with"):
+        tables[-1].notes.append(origin(report["results"][0]["made_with"]))
+    return tables
+
+
+def accuracy_table(summary: Result) -> Table:
+    """Accuracy per class in per cent, beside the published rows that may stand there."""
+    runs = len(summary["weights"])
+    published = {} if summary["gray"] else published_rows(summary["dataset"], summary["protocol"])
+    rows = []
+    for label, values in {**summary["classes"], MEAN: (summary["mean"], summary["deviation"])}.items():
+        ours = [percent(value, 2 if label == MEAN else 1) for value in values]  # mean and deviation
+        theirs = [f"{row[label]:.1f}" if label in row else "" for row in published.values()]
+        rows.append((label, *(ours if runs > 1 else ours[:1]), *theirs))
+    ours = [f"ours, mean of {runs}", "deviation"] if runs > 1 else ["ours"]
+    notes = [f"weights: {', '.join(summary['weights'])}"]
+    close = ", ".join(f"{percent(mean)} at {share}" for share, (mean, _) in summary["pck"].items())
+    notes.append(f"matched to within a share of crop 1's longer side (PCK): {close}")
+    if summary["left_out"]:
+        notes.append(f"no pair to evaluate in {', '.join(summary['left_out'])}, so the mean is without")
+    if published:
+        notes.append(f"{', '.join(published)}: {AS_PRINTED}")
+    return Table(f"accuracy in %: {_title(summary)}", ("class", *ours, *published), rows, notes, sums_up=True)
+
+
+def jitter_table(summary: Result) -> Table:
+    """What noise on the keypoints costs, beside what it costs the paper."""
+    paper = JITTER if (summary["dataset"], summary["protocol"]) == ("pascal-voc", "nmt") else {}
+    rows = []
+    for row in summary["drops"]:
+        drop, deviation = row["drop"]
+        published = f"{paper[row['jitter']]:.2f}" if row["jitter"] in paper else ""
+        spread = f" ± {percent(deviation, 2)}" if len(summary["weights"]) > 1 else ""
+        cells = (f"{row['jitter']:g} px", percent(summary["mean"] - drop, 2), percent(drop, 2) + spread)
+        rows.append((*cells, published) if paper else cells)
+    columns = ("jitter", "accuracy", "drop", *(("the paper's drop",) if paper else ()))
+    return Table(f"noise on the keypoints, in points of %: {_title(summary)}", columns, rows)
+
+
+def mma_table(result: Result) -> Table:
+    """Mean matching accuracy on HPatches, by threshold in pixels of the images."""
+    kinds = ("viewpoint", "illumination", "overall")
+    rows = []
+    for pixels, found in result["mma"].items():
+        paper = HPATCHES[int(pixels)]
+        cells = [(percent(found[kind], 2) if kind in found else "", f"{paper[kind]:.2f}") for kind in kinds]
+        rows.append((f"{pixels} px", *(cell for pair in cells for cell in pair)))
+    columns = ("within", *(word for kind in kinds for word in (kind, "the paper's")))
+    notes = [
+        "mean over image pairs; a point may be matched with the true places of the grid's points only, so thresholds "
+        "matter where the grid is denser than they are wide (--grid)",
+        f"weights: {result['weights']}",
+    ]
+    return Table(f"mean matching accuracy in %: {_title(result)}", columns, rows, notes)
+
+
+def f1_table(result: Result) -> Table:
+    """Precision, recall and F1 per class."""
+    f1 = result["f1"]
+    rows = [(label, *map(percent, row.values())) for label, row in {**f1["classes"], MEAN: f1["mean"]}.items()]
+    title = f"matches with a score of {f1['threshold']:g} or more, in %: {_title(result)}"
+    return Table(title, ("class", *F1_COLUMNS), rows, [f"weights: {result['weights']}"], sums_up=True)
+
+
+def curve_table(result: Result) -> Table:
+    """How the three depend on the threshold."""
+    rows = list(zip(*(result["curve"][name] for name in ("threshold", "precision", "recall", "f1")), strict=True))
+    shown = [(f"{threshold:g}", *map(percent, values)) for threshold, *values in rows[::CURVE_STEP]]
+    best = max(rows, key=lambda row: row[3])
+    note = f"best here: F1 {percent(best[3])} at {best[0]:g}; a threshold is to be chosen on val (--calibrate)"
+    return Table(f"means of classes by score, in %: {_title(result)}", ("score", *F1_COLUMNS), shown, [note])
+
+
+def calibration_table(found: Result) -> Table:
+    """What the calibrated threshold does."""
+    rows = []
+    for words, key in (("without a threshold", "without"), (f"score {found['threshold']:g} or more", "with")):
+        for split, result in found[key].items():
+            rows.append((f"{split}, {words}", *map(percent, result["mean"].values())))
+    title = f"calibration of {found['weights']}, in %: protocol {found['protocol']}, {found['sampling']} points"
+    note = f"min_score {found['threshold']:g} is in the weights file now"
+    return Table(title, ("split", *F1_COLUMNS), rows, [note])
+
+
+def _title(result: Result) -> str:
+    """Which pairs, read how."""
+    grid, magnitude, only = result["reading"]
+    parts = [
+        f"{result['dataset']} {result['split']}, protocol {result['protocol']}, {result['pairs']:,} pairs",
+        "" if result["sampling"] == "intersection" else f"{result['sampling']} points",
+        f"grid of {grid}" if grid else "",
+        f"magnitude {magnitude[0]:g} to {magnitude[1]:g}" if magnitude else "",
+        f"only {' '.join(only)}" if only else "",
+        "gray pictures" if result.get("gray") else "",
+        f"jitter {result['jitter']:g} px" if result["jitter"] else "",
+    ]
+    return ", ".join(filter(None, parts))

@@ -8,7 +8,7 @@ A command that is stopped goes on where it was when it is given again: rows that
 
 import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,10 +18,10 @@ from normmatch.config import PRESETS, AugmentConfig, TrainConfig
 from normmatch.datasets.catalog import load_splits
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.evaluation.config import EvalConfig
-from normmatch.evaluation.predict_all import ask_networks
-from normmatch.evaluation.report import score
-from normmatch.evaluation.run import write_text
-from normmatch.evaluation.tables import Sheet, percent, print_sheet, to_markdown
+from normmatch.evaluation.predict_all import predict_all
+from normmatch.evaluation.score import Result, score
+from normmatch.evaluation.tables import Table, percent, print_table, to_markdown
+from normmatch.io import write_json, write_text
 from normmatch.training.distributed import under_torchrun
 from normmatch.training.loop import train
 from normmatch.training.run import CONFIG, as_json, check_same, read_json
@@ -74,44 +74,38 @@ ROWS = {
 }
 
 
-def row_config(config: TrainConfig, name: str, vgg16_weights: str) -> TrainConfig:
-    """The training of a row, in a folder of its own."""
-    changed = ROWS[name].change(replace(config, out=config.out / name))
-    if name == "vgg16":
-        return replace(changed, model=replace(changed.model, backbone_weights=vgg16_weights))
-    return changed
-
-
 def ablate(
     config: TrainConfig, rows: Sequence[str], vgg16_weights: str, split: str, pairs: int
 ) -> list[dict[str, Any]]:
     """Train and evaluate the rows, print the table; returns the rows that are done, the paper's drops beside ours."""
     check(config, rows, vgg16_weights)
-    runs = {name: row_config(config, name, vgg16_weights) for name in rows}
+    runs = {name: row_config(config, name, vgg16_weights) for name in ROWS}
+    data = config.data
     measure = EvalConfig(
-        root=config.data.root,
-        protocol=(config.data.protocol,),
+        root=data.root,
+        protocol=(data.protocol,),
         split=split,
         pairs=pairs,
-        sampling=config.data.sampling,
+        sampling=data.sampling,
         device=config.accelerator,
     )
-    data = config.data
-    for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
+    for size in {runs[name].model.image_size for name in rows}:  # better found missing now than after the first row
         load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
-    done = done_before(config, set(ROWS) - set(rows), vgg16_weights, measure)
-    for name, run in runs.items():
-        result = finish(run, measure, until)
-        if result is None:
+    done = {}  # with the results of rows that an earlier command with these settings left
+    for name in set(ROWS) - set(rows):
+        with suppress(ConfigError):  # of other settings
+            done[name] = earlier_result(runs[name], measure)
+    for name in rows:
+        done[name] = earlier_result(runs[name], measure) or finish(runs[name], measure, until)
+        if done[name] is None:
             print(f"time is up in the row {name}; the same command goes on from here")
             break
-        done[name] = result
-        done = {row: done[row] for row in ROWS if row in done}  # in the table's order
-        write(config, done)
-    if done:
-        print_sheet(make_sheet(done))
-    return make_rows(done)
+        write(config, in_order(done))
+    known = in_order(done)
+    if known:
+        print_table(make_table(known))
+    return make_rows(known)
 
 
 def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
@@ -134,20 +128,15 @@ def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
         raise WeightsError(f"weights file {vgg16_weights} does not exist; expected one of VGG16 as --vgg16-weights")
 
 
-def done_before(
-    config: TrainConfig, names: Collection[str], vgg16_weights: str, measure: EvalConfig
-) -> dict[str, dict[str, Any]]:
-    """Results of rows that an earlier command with these settings left, so that the table stays whole."""
-    found = {}
-    for name in names:
-        with suppress(ConfigError):  # of other settings
-            result = earlier_result(row_config(config, name, vgg16_weights), measure)
-            if result:
-                found[name] = result
-    return found
+def row_config(config: TrainConfig, name: str, vgg16_weights: str) -> TrainConfig:
+    """The training of a row, in a folder of its own."""
+    changed = ROWS[name].change(replace(config, out=config.out / name))
+    if name == "vgg16":
+        return replace(changed, model=replace(changed.model, backbone_weights=vgg16_weights))
+    return changed
 
 
-def earlier_result(run: TrainConfig, measure: EvalConfig) -> dict[str, Any] | None:
+def earlier_result(run: TrainConfig, measure: EvalConfig) -> Result | None:
     """The result that a row has already; None if it has none, or was measured otherwise."""
     if (run.out / CONFIG).is_file():
         check_same(run, read_json(run.out / CONFIG))
@@ -158,14 +147,13 @@ def earlier_result(run: TrainConfig, measure: EvalConfig) -> dict[str, Any] | No
 
 
 def asked_for(measure: EvalConfig) -> dict[str, Any]:
-    return {key: value for key, value in as_plain(measure).items() if key not in ("root", "device")}
+    """How accuracy was measured, as JSON."""
+    plain = json.loads(json.dumps(asdict(measure), default=str))
+    return {key: value for key, value in plain.items() if key not in ("root", "device")}
 
 
-def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> dict[str, Any] | None:
-    """The result of a row, for which it is trained and evaluated as far as that is not done; None if time is up."""
-    earlier = earlier_result(run, measure)
-    if earlier:
-        return earlier
+def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result | None:
+    """Train a row as far as that is not done, and evaluate it; None if time is up before its training has ended."""
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
         data = run.data
@@ -173,17 +161,18 @@ def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> dict[s
         train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
         if not (run.out / FILE_NAME).is_file():
             return None
-    ((said,),) = ask_networks([str(run.out)], run.data.name, measure)
-    result = {"asked": asked_for(measure), "train": as_json(run), **score(said)}
-    write_text(run.out / RESULT, json.dumps(result, indent=1))
+    ((predictions,),) = predict_all([str(run.out)], run.data.name, measure)
+    result = {"asked": asked_for(measure), "train": as_json(run), **score(predictions)}
+    write_json(run.out / RESULT, result, indent=1)
     return result
 
 
-def as_plain(measure: EvalConfig) -> dict[str, Any]:
-    return json.loads(json.dumps(asdict(measure), default=str))
+def in_order(done: Mapping[str, Result | None]) -> dict[str, Result]:
+    """The rows that have a result, in the table's order."""
+    return {name: result for name in ROWS if (result := done.get(name))}
 
 
-def make_rows(done: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def make_rows(done: Mapping[str, Result]) -> list[dict[str, Any]]:
     """Accuracy of each row and how far it is below the full one, beside the paper's drop; in points of per cent."""
     full = done.get(FULL)
     return [
@@ -198,7 +187,7 @@ def make_rows(done: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def make_sheet(done: dict[str, dict[str, Any]]) -> Sheet:
+def make_table(done: Mapping[str, Result]) -> Table:
     """The table. The paper's numbers are PascalVOC's, so they stand beside that dataset's alone."""
     first = next(iter(done.values()))
     beside = first["dataset"] == "pascal-voc"
@@ -211,16 +200,11 @@ def make_sheet(done: dict[str, dict[str, Any]]) -> Sheet:
     rules = f"{first['dataset']} {first['split']}, protocol {first['protocol']}, {first['pairs']:,} pairs"
     steps, batch = first["train"]["steps"], first["train"]["batch_size"]
     note = f"{steps:,} steps of {batch} pairs each; a drop is what a row loses against the full one"
-    return Sheet(
-        f"ablations, accuracy in %: {rules}",
-        ("", "accuracy", "drop", *(("the paper's drop",) if beside else ())),
-        rows,
-        [note],
-    )
+    columns = ("", "accuracy", "drop", *(("the paper's drop",) if beside else ()))
+    return Table(f"ablations, accuracy in %: {rules}", columns, rows, [note])
 
 
-def write(config: TrainConfig, done: dict[str, dict[str, Any]]) -> None:
+def write(config: TrainConfig, done: Mapping[str, Result]) -> None:
     """Write what is known so far."""
-    report = {"rows": make_rows(done), "results": done}
-    write_text(config.out / REPORT, json.dumps(report, indent=1))
-    write_text(config.out / TABLE, to_markdown([make_sheet(done)]))
+    write_json(config.out / REPORT, {"rows": make_rows(done), "results": done}, indent=1)
+    write_text(config.out / TABLE, to_markdown([make_table(done)]))

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from normmatch import viz
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
-from normmatch.datasets.batches import collate, read_images
-from normmatch.datasets.pairs import PairList, sample_pair_list
-from normmatch.datasets.types import PreparedSplit
+from normmatch.datasets.pairs import sample_pair_list
 from normmatch.errors import ConfigError
 from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict
+from normmatch.evaluation.predictions import Predictions
+from normmatch.evaluation.tables import Table, percent, print_table
 from normmatch.model.network import NormMatch
 from normmatch.training.loop import train
 
@@ -31,14 +30,14 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> float:
         out: the folder for the trained network and the picture; an earlier quickstart in it is replaced
         steps: length of the training
     """
-    config = training_config(out / "run", steps)
+    config, picture = training_config(out / "run", steps), out / "matches.png"
+    viz.check_format(picture)
     if config.out.exists():
         if not (config.out / "config.json").is_file():
             raise ConfigError(f"{config.out} is not an earlier quickstart; give another --out")
         shutil.rmtree(config.out)
-    console = Console()
-    size = PRESETS["tiny"].image_size
-    console.print(f"drawing {FIGURES} figures each of {', '.join(drawn.LABELS)}")
+    print(f"drawing {FIGURES} figures each of {', '.join(drawn.LABELS)}")
+    size = config.model.image_size
     splits = {
         "train": drawn.make(FIGURES, size, seed=0, split="train"),
         "val": drawn.make(HELD_OUT, size, seed=0, split="val"),
@@ -46,15 +45,16 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550) -> float:
     pair_list = sample_pair_list(splits["val"], "synthetic", PAIRS, seed=0)
 
     torch.manual_seed(config.seed)
-    before = predict(NormMatch(config.model).eval(), splits["val"], pair_list, progress=False).accuracy()
+    before = predict(NormMatch(config.model).eval(), splits["val"], pair_list, progress=False)
     model = train(config, splits)
-    after = predict(model, splits["val"], pair_list, progress=False).accuracy()
+    after = predict(model, splits["val"], pair_list, progress=False)
 
-    console.print(accuracy_table(before, after, chance(splits["val"], pair_list)))
-    picture = out / "matches.png"
-    draw_pair(model, splits["val"], pair_list, picture)
-    console.print(f"the trained network is {config.out / 'model.safetensors'}, a matched pair of new figures {picture}")
-    return mean_accuracy(after)
+    print_table(accuracy_table(before, after))
+    largest = int(after.counts[:, 0].argmax())
+    images = [np.asarray(splits["val"].images[i]) for i in after.pairs[largest].tolist()]
+    viz.save_plot(viz.plot_pair(images, **after.pair(largest) | {"names": None}), picture)
+    print(f"the trained network is {config.out / 'model.safetensors'}, a matched pair of new figures {picture}")
+    return mean_accuracy(after.accuracy())
 
 
 def training_config(out: Path, steps: int) -> TrainConfig:
@@ -79,33 +79,12 @@ def training_config(out: Path, steps: int) -> TrainConfig:
     )
 
 
-def chance(split: PreparedSplit, pair_list: PairList) -> float:
-    """Accuracy of guessing: one over the number of candidates."""
-    counts = [len(pair_list.pair(split, k).keypoints1) for k in range(len(pair_list))]
-    return float(len(counts) / np.sum(counts))
-
-
-def accuracy_table(before: dict[str, float], after: dict[str, float], guessing: float) -> Table:
-    table = Table(title="keypoints of held-out figures matched right, in %")
-    for column in ("class", "guessing", "untrained", "trained"):
-        table.add_column(column, justify="left" if column == "class" else "right")
-    rows = {label: (before[label], after[label]) for label in after}
-    rows["mean"] = (mean_accuracy(before), mean_accuracy(after))
-    for label, (first, last) in rows.items():
-        table.add_row(label, f"{100 * guessing:.1f}", f"{100 * first:.1f}", f"{100 * last:.1f}")
-    return table
-
-
-def draw_pair(model: NormMatch, split: PreparedSplit, pair_list: PairList, path: Path) -> None:
-    """A picture of the pair with the most points: right matches green, wrong ones red."""
-    from normmatch import viz
-
-    pairs = [pair_list.pair(split, k) for k in range(len(pair_list))]
-    pair = max(pairs, key=lambda p: len(p.keypoints0))
-    images = [read_images(split, np.array([i])).float() / 255 for i in (pair.index0, pair.index1)]  # (1, 3, S, S)
-    batch = collate([pair], points=len(pair.keypoints0))
-    with torch.inference_mode():
-        output = model({**batch, "image0": images[0], "image1": images[1]})
-    figure = viz.plot_images([images[0][0], images[1][0]])
-    viz.plot_matches(figure, pair.keypoints0, pair.keypoints1, output["matches0"][0], truth=pair.matches0)
-    viz.save_plot(figure, path)
+def accuracy_table(before: Predictions, after: Predictions) -> Table:
+    """Accuracy of the network before and after training, beside that of guessing: one over the candidates."""
+    guessing = percent(len(after.counts) / after.counts[:, 1].sum())
+    untrained, trained = before.accuracy(), after.accuracy()
+    shares = {label: (untrained[label], trained[label]) for label in trained}
+    shares["mean"] = (mean_accuracy(untrained), mean_accuracy(trained))
+    rows = [(label, guessing, *map(percent, pair)) for label, pair in shares.items()]
+    columns = ("class", "guessing", "untrained", "trained")
+    return Table("keypoints of held-out figures matched right, in %", columns, rows, sums_up=True)

@@ -20,7 +20,7 @@ from normmatch.datasets.pairs import sample_pair_list
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError, DeviceError, first_line
-from normmatch.evaluation.features import FeatureBank
+from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
@@ -72,7 +72,7 @@ class Trainer:
             self.validation = sample_pair_list(
                 self.splits["val"], config.data.name, config.validation_pairs, VALIDATION_SEED, fewest, strict=False
             )
-        self.validation_bank: FeatureBank | None = None  # what a frozen backbone sees of the validation images
+        self.validation_bank: FeatureCache | None = None  # what a frozen backbone sees of the validation images
         self.views = self._see_views() if config.views else None
         self.bank = None if self.views else make_bank(train, self.device)
         most = max(len(item.names) for item in train.objects)
@@ -175,12 +175,12 @@ class Trainer:
     def _validate(self, console: Console) -> None:
         model, split, sampling = self.update.averaged(), self.splits["val"], self.config.data.sampling
         try:
-            bank = self.validation_bank or FeatureBank(model, [(split, self.validation.pairs)], progress=False)
+            bank = self.validation_bank or FeatureCache(model, [(split, self.validation.pairs)], progress=False)
         except OSError as error:
             raise DataError(vanished(error)) from error
         if not self.config.backbone_lr:  # it will see the same next time
             self.validation_bank = bank
-        said = predict(model, split, self.validation, sampling=sampling, progress=False, bank=bank)
+        said = predict(model, split, self.validation, sampling=sampling, progress=False, cache=bank)
         by_class = said.accuracy()
         mean = mean_accuracy(by_class)
         line = {"step": self.step, "seconds": self.seconds, "val_accuracy": mean, "val_by_class": by_class}
