@@ -23,9 +23,7 @@ FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "J
 MIN_SIDE = 8  # pixels of an image, or of a box in it: less shows nothing that could be matched
 DEPTHS = (255, 1023, 4095, 16383, 65535)  # the largest grey of 8, 10, 12, 14 and 16 bits
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
-IMAGE_KINDS = "a path, an open file, a PIL image, an array (H, W, 3) of uint8 or floats in [0, 1], or a tensor (3, H, W)"
-    "a path, an open file, a PIL image, a numpy array (H, W, 3) of uint8 or floats in [0, 1], or a tensor (3, H, W)"
-)
+IMAGE_KINDS = "a path, an open file, a PIL image, an array (H, W, 3) of uint8 or floats in [0, 1] or a tensor (3, H, W)"
 
 
 class _Quiet:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
 from normmatch.config import PRESETS
 from normmatch.errors import ConfigError
@@ -15,7 +15,7 @@ from normmatch.matching.backends.torch import TorchBackend
 from normmatch.model.backbone import make_backbone
 from normmatch.model.compiled.compile import CompiledHead
 from normmatch.model.device import choose_precision
-from normmatch.model.network import NormMatch
+from normmatch.model.network import NormMatch, equal_points
 
 PHOTOGRAPH = (640, 480)  # width and height of the files
 
@@ -88,7 +88,16 @@ def make_network(model: NormMatch, variant: Variant) -> TorchBackend:
     return network
 
 
-def make_pairs(model: NormMatch, points: int, batch: int, seed: int = 0) -> Pairs:
+def make_pairs(model: NormMatch, points: int, batch: int, seed: int = 0) -> dict[str, Tensor]:
+    """Images (B, 3, S, S) on the network's device, and keypoints with their graphs on the CPU, as training has them."""
+    rng = torch.Generator().manual_seed(seed)
+    size, device = model.config.image_size, next(model.parameters()).device
+    keypoints = {f"keypoints{i}": torch.rand(batch, points, 2, generator=rng) * size for i in "01"}
+    images = {f"image{i}": torch.rand(1, 3, size, size, generator=rng).to(device) for i in "01"}
+    return {**{k: v.repeat(batch, 1, 1, 1) for k, v in images.items()}, **equal_points(keypoints)}
+
+
+def make_inputs(model: NormMatch, points: int, batch: int, seed: int = 0) -> Pairs:
     """Noise as images, and keypoints."""
     rng, size = np.random.default_rng(seed), model.config.image_size
     image0, image1 = rng.integers(0, 256, (2, 1, 3, size, size), np.uint8)

@@ -23,9 +23,9 @@ from normmatch.bench.inputs import (
     PLAIN,
     Pairs,
     Variant,
+    make_inputs,
     make_model,
     make_network,
-    make_pairs,
     make_plain,
     write_photographs,
 )
@@ -118,7 +118,7 @@ def match_pairs(network: TorchBackend, pairs: Pairs, features: Sequence[Any] | N
 
 def _latency(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     """One pair: pixels and keypoints in, the graph made on the way, matches out."""
-    once = partial(match_pairs, network, make_pairs(model, sizes.points, 1))
+    once = partial(match_pairs, network, make_inputs(model, sizes.points, 1))
     timing = measure(once, network.device, sizes.seconds)
     yield timing.row("pair", sizes.points, 1, peak_memory(once, network.device))
 
@@ -133,7 +133,7 @@ def _stage_rows(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterat
 def _points_curve(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     """The head alone: everything after the backbone, over the number of points."""
     for count in sizes.curve:
-        pairs = make_pairs(model, count, 1)
+        pairs = make_inputs(model, count, 1)
         try:
             once = partial(match_pairs, network, pairs, network.encode(pairs.images))
             timing, memory = measure(once, network.device, sizes.seconds / 2), peak_memory(once, network.device)
@@ -147,7 +147,7 @@ def _batch_curve(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Itera
     best = 0.0
     for batch in sizes.batches:
         try:
-            once = partial(match_pairs, network, make_pairs(model, sizes.points, batch))
+            once = partial(match_pairs, network, make_inputs(model, sizes.points, batch))
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", ".* at a time are too many")  # halved batches are not this batch
                 timing, memory = measure(once, network.device, sizes.seconds), peak_memory(once, network.device)
@@ -193,7 +193,7 @@ def _matcher(model: NormMatch, variant: Variant | None, cache: int) -> Matcher:
 
 def _agreement(network: TorchBackend, plain: TorchBackend, model: NormMatch, points: int, pairs: int = 4) -> float:
     """The share of keypoints for which a way to run the network finds the match that the plain one finds."""
-    given = [make_pairs(model, points, 1, seed) for seed in range(pairs)]
+    given = [make_inputs(model, points, 1, seed) for seed in range(pairs)]
     return float(np.mean([match_pairs(network, pair) == match_pairs(plain, pair) for pair in given]))
 
 
@@ -205,7 +205,7 @@ def stages(network: TorchBackend, model: NormMatch, points: int, files: list[Pat
     """
     n = bucket(points, 8) if network.compiled else points
     device, size = network.device, model.config.image_size
-    pairs = make_pairs(model, points, 1)
+    pairs = make_inputs(model, points, 1)
     images, keypoints = pairs.images, pairs.keypoints
     padded = {key: torch.from_numpy(value).to(device) for key, value in pad_points(keypoints, n).items()}
     xy, mask, adjacency = (padded[key] for key in ("keypoints", "mask", "adjacency"))  # (2, n, 2), (2, n), (2, n, n)
@@ -233,7 +233,8 @@ def stages(network: TorchBackend, model: NormMatch, points: int, files: list[Pat
     unit0, unit1 = tokens[:, 1:].chunk(2)
     similarity = (unit0 @ unit1.mT).float().masked_fill(~(mask[:1].unsqueeze(2) & mask[1:].unsqueeze(1)), 0.0)
     assignment, (log_assignment,) = _stage(network, assign, similarity, mask)
-    arrays, how = (similarity.cpu().numpy(), log_assignment.cpu().numpy()), {"one_to_one": False, "mutual": False}
+    arrays = similarity.cpu().numpy(), log_assignment.cpu().numpy()
+    how: dict[str, Any] = {"one_to_one": False, "mutual": False, "min_score": 0.0}
     return {
         "decode and resize": lambda: [
             place_keypoints(k, make_crop(f, None, size, "")) for f, k in zip(files, keypoints, strict=True)
@@ -244,7 +245,7 @@ def stages(network: TorchBackend, model: NormMatch, points: int, files: list[Pat
         "spline": convolution,
         "transformer": attention,
         "Sinkhorn": assignment,
-        "decoding": lambda: decode(*arrays, [(points, points)], min_score=0.0, **how),
+        "decoding": lambda: decode(*arrays, [(points, points)], **how),
     }
 
 

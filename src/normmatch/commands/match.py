@@ -84,7 +84,7 @@ def match(
     if (pairs is None) != (out_dir is None):
         raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
     if pairs is not None and out_dir is not None:
-        unused = {"keypoints1": keypoints1, "out": out, "json": json, "box0": box0, "box1": box1}
+        unused: dict[str, Any] = {"keypoints1": keypoints1, "out": out, "json": json, "box0": box0, "box1": box1}
         _refuse(unused, "two images; it does not go with --pairs")
         _refuse({"workers": workers} if engine == "local" else {}, "--engine ray")
         _match_list(pairs, keypoints, out_dir, options, format, engine, workers)

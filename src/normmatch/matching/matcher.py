@@ -94,8 +94,9 @@ class Matcher:
     @classmethod
     def from_options(cls, options: MatchOptions, cache: int = 32) -> Self:
         """The network that the options of a command ask for."""
-        chosen = {"device": options.device, "backend": options.backend, "compile": options.compile}
-        return cls(options.weights, cache=cache, **chosen)
+        return cls(
+            options.weights, device=options.device, backend=options.backend, compile=options.compile, cache=cache
+        )
 
     def match(
         self,

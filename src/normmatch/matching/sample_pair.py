@@ -18,10 +18,10 @@ def match_samples(
     """Match two samples by their titles and draw them; returns their points, the result and the seconds it took."""
     check_format(out)
     first, second = get_sample(title0).points, get_sample(title1).points
-    images = [read_image(item.image) for item in (first, second)]
+    image0, image1 = (read_image(item.image) for item in (first, second))
     matcher = Matcher(weights)
     start = time.perf_counter()
-    result = matcher.match(*images, first.keypoints, second.keypoints, box0=first.box, box1=second.box)
+    result = matcher.match(image0, image1, first.keypoints, second.keypoints, box0=first.box, box1=second.box)
     seconds = time.perf_counter() - start
-    draw_matches(out, images, (first, second), result)
+    draw_matches(out, (image0, image1), (first, second), result)
     return first, second, result, seconds

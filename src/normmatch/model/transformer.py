@@ -5,6 +5,8 @@ images and then the B second ones, so that streams with shared weights run as on
 (Loshchilov et al., 2024), with the paper's cross-attention and global modulation.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
@@ -181,13 +183,14 @@ class TwoStreamTransformer(nn.Module):
         Both streams read the other image as it was at the layer's start, so neither comes first.
         """
         outputs, mask_other = [], swap(mask)
+        streams: Any
         for streams in self.layers:
             other = swap(x)
-            if len(streams) == 1:  # type: ignore[arg-type]
-                x = streams[0](x, other, mask, mask_other)  # type: ignore[index]
+            if len(streams) == 1:
+                x = streams[0](x, other, mask, mask_other)
             else:
                 halves = zip(*(t.unflatten(0, (2, t.shape[0] // 2)) for t in (x, other, mask, mask_other)), strict=True)
-                x = torch.cat([stream(*half) for stream, half in zip(streams, halves, strict=True)])  # type: ignore[arg-type]
+                x = torch.cat([stream(*half) for stream, half in zip(streams, halves, strict=True)])
             outputs.append(x if self.normalized else norm(x))  # the vanilla layers leave the sphere
         return outputs
 

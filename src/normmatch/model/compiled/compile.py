@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from normmatch.errors import NormMatchError, first_line
 from normmatch.model.backbone import Features, compiled_parts
 from normmatch.model.compiled.cuda_graph import CudaGraphs
-from normmatch.model.network import EncodedPoints, MatchingHead
+from normmatch.model.network import MatchingHead
 from normmatch.model.spline import MANY_POINTS, edge_list
 from normmatch.model.transformer import Attention
 from normmatch.model.window_attention import FusedWindowAttention
@@ -72,7 +72,7 @@ class CompiledHead:
         self._embedders: dict[tuple[int, int], TensorFunction] = {}  # by the size of the images
         self._matcher = fastest(partial(_match, self.compiled, dtype), partial(_match, head, dtype), device)
 
-    def embed(self, image: EncodedPoints) -> Tensor:
+    def embed(self, image: tuple[Features, Tensor, Tensor]) -> Tensor:
         """`MatchingHead.embed`; keypoints and graphs may lie on the CPU."""
         features, keypoints, adjacency = image
         n = keypoints.shape[1]
@@ -123,10 +123,11 @@ def _match(
 def fastest(compiled: TensorFunction, plain: TensorFunction, device: torch.device) -> TensorFunction:
     """Compiled code that goes the plain way where it fails, recorded as CUDA graphs on a GPU."""
 
-    def run(*tensors: Tensor) -> Tensors:
-        return function(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+    on_device = FallbackOnError(_with_settings(compiled, device), plain, "torch.compile")
 
-    function = FallbackOnError(_with_settings(compiled, device), plain, "torch.compile")
+    def run(*tensors: Tensor) -> Tensors:
+        return on_device(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+
     if device.type != "cuda":
         return run
     return FallbackOnError(CudaGraphs(run, device), run, "recording CUDA graphs")
