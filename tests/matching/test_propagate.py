@@ -10,9 +10,9 @@ from PIL import Image
 
 from normmatch import annotations
 from normmatch.annotations import Annotation
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.propagate import Propagated, propagate
 from tests.matching.scene import photograph, points, tiny_model
 
@@ -44,7 +44,7 @@ def run(scene: Path, **change: Any) -> Propagated:
 
 
 def test_coco_with_scores(scene: Path) -> None:
-    assert run(scene) == Propagated(2, ("none.png",), ())
+    assert run(scene) == Propagated(3, ("none.png",), ())
     content = json.loads((scene / "out.json").read_text())
     assert content["categories"] == [{"id": 1, "name": "cat", "keypoints": list(NAMES), "skeleton": []}]
     assert [image["file_name"] for image in content["images"]] == ["../cat.png", "1.png", "more/2.png"]
@@ -101,7 +101,7 @@ def test_the_reference_is_not_matched_with_itself(scene: Path) -> None:
 def test_bad_images_are_skipped(scene: Path) -> None:
     (scene / "images/1.png").write_text("hello")
     result = run(scene)
-    assert result.objects == 1
+    assert result.objects == 2
     assert len(result.failed) == 1
     assert "1.png is not a readable image" in result.failed[0]
     assert len(json.loads((scene / "out.json").read_text())["images"]) == 2

@@ -16,10 +16,11 @@ import numpy as np
 from normmatch import __version__, annotations
 from normmatch.annotations import Annotation, coco
 from normmatch.annotations.images import ImageIndex, image_files, upright_size
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError
-from normmatch.io import write_text, writing
-from normmatch.matching.options import MatchOptions
+from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
+from normmatch.outputs import write_text, writing
 from normmatch.progress import show_progress
 
 
@@ -27,7 +28,7 @@ from normmatch.progress import show_progress
 class Propagated:
     """What became of the images."""
 
-    objects: int  # annotations in the file
+    objects: int  # annotations in the file, the reference among them
     without: tuple[str, ...]  # images that have no candidates
     failed: tuple[str, ...]  # why objects could not be matched
 
@@ -55,7 +56,9 @@ def propagate(
     if not found:
         raise DataError(f"{candidates} has no candidates for the {len(files):,} images in {images}.")
     tasks = [_task(row, model, file, item) for row, (file, item) in enumerate(found)]
-    records = list(show_progress(run_tasks(options.open(), tasks, options), len(tasks), 0, progress, "images"))
+    records = list(
+        show_progress(run_tasks(Matcher.from_options(options), tasks, options), len(tasks), 0, progress, "images")
+    )
     failed = tuple(record["error"] for record in records if "error" in record)
     if len(failed) == len(records):
         raise DataError(f"No image could be matched: {failed[0]}")
