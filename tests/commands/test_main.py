@@ -134,7 +134,7 @@ def test_own_images_that_cannot_be_read_are_an_error(capsys: pytest.CaptureFixtu
 
 
 def test_a_users_mistake_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    missing = tmp_path / ("a-long-name-" * 15) / "that does not exist"
+    missing = tmp_path / ("a-long-name-" * 7) / "that does not exist"
     code, out, err = run(capsys, "data", "check", "folder", "--root", missing)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert str(missing) in err

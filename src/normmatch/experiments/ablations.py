@@ -21,7 +21,7 @@ from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.score import Result, score
 from normmatch.evaluation.tables import Table, percent, print_table, to_markdown
-from normmatch.io import write_json, write_text
+from normmatch.outputs import write_json, write_text
 from normmatch.training.distributed import under_torchrun
 from normmatch.training.loop import train
 from normmatch.training.run import CONFIG, as_json, check_same, read_json
