@@ -10,7 +10,7 @@ import tyro
 from PIL import Image
 
 import normmatch
-from normmatch.commands import main, today
+from normmatch.commands import RENAMED, main, today
 from normmatch.datasets.catalog import open_dataset, prepared_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.errors import ConfigError
@@ -33,7 +33,7 @@ def test_help_loads_nothing_large(tmp_path: Path) -> None:
     code = """
 import sys
 import warnings
-from normmatch.commands import main, today
+from normmatch.commands import RENAMED, main, today
 try:
     main(sys.argv[1:])
 except SystemExit as stop:
@@ -73,6 +73,12 @@ def test_the_parsers_complaints_are_its_own(capsys: pytest.CaptureFixture[str]) 
 def test_nothing_runs_before_all_is_parsed(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     assert run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32, "--sise", 3)[0] == 2
     assert not (root / "prepared").exists()
+
+
+def test_old_spellings_lead_to_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    words = run(capsys, "train", "small", "--help")[1].replace(",", " ").split()
+    assert not set(RENAMED) & set(words)
+    assert {name.replace("data.no-", "data.") for name in RENAMED.values()} <= set(words)
 
 
 def test_old_spellings_are_known_with_a_warning() -> None:
