@@ -1,4 +1,4 @@
-"""The seven promises of the design, each kept by the whole: what a reader of the README may rely on."""
+"""The promises of the design, each kept by the whole, and the shape of the code: its layers and sizes."""
 
 import ast
 import math
@@ -505,3 +505,96 @@ def test_promise_7_the_network_says_it_in_one_sentence(model: NormMatch) -> None
     batch["keypoints1"][0, 1, 0] = math.nan
     with pytest.raises(normmatch.NormMatchError, match="^keypoints1 has NaN or infinite coordinates, expected [^.]*$"):
         model(batch)
+
+
+# ------------------------------------------------------------------------------------------------ the shape of the code
+
+# From the top to the bottom: a module imports only what stands in its own layer or further down.
+LAYERS = (
+    "commands", "app", "experiments", "bench", "export", "training", "evaluation", "datasets", "matching", "model",
+    "annotations", "weights", "progress", "viz", "labels", "extras", "geometry", "config", "io", "outputs", "errors",
+)  # fmt: skip
+TORCH = {"torch", "torchvision", "timm", "triton", "lightning_fabric", "safetensors.torch"}
+WITH_TORCH = ("model", "training", "evaluation", "export", "bench", "matching/backends/torch.py", "datasets/batches.py")
+MODULES = sorted(SOURCE.rglob("*.py"))
+LONGEST_MODULE, LONGEST_FUNCTION = 320, 45  # lines, of a function without its docstring
+
+
+def named(files: list[Path]) -> Any:
+    return pytest.mark.parametrize("file", files, ids=lambda file: str(file.relative_to(SOURCE)))
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that is imported, in functions as well, but not for the type checker alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute here"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        yield from imports(node)
+
+
+def below(name: str, *tops: str) -> bool:
+    """Whether a full name is one of these packages, or something in it."""
+    return any(name == top or name.startswith(f"{top}.") for top in tops)
+
+
+def against_the_layers(path: str, source: str) -> list[str]:
+    """The imports of a module that do not go downwards, or that only other modules may have."""
+    layer = path.split("/")[0].removesuffix(".py")
+    if layer not in LAYERS:
+        return [f"{path} is in no layer"]
+    faults = []
+    for line, name in imports(ast.parse(source)):
+        target = name.split(".")[1] if below(name, "normmatch") and "." in name else ""
+        wrong = [
+            target in LAYERS and LAYERS.index(target) < LAYERS.index(layer),
+            target and target not in (*LAYERS, "__version__"),  # the front door is for others
+            below(name, "tyro") and layer != "commands",
+            below(name, *TORCH) and not any(path == part or path.startswith(f"{part}/") for part in WITH_TORCH),
+            below(name, "unittest"),
+        ]
+        faults += [f"{path}:{line} imports {name}"] if any(wrong) else []
+    return faults
+
+
+@named([file for file in MODULES if file.parent != SOURCE or file.name not in ("__init__.py", "__main__.py")])
+def test_imports_go_downwards(file: Path) -> None:
+    path = file.relative_to(SOURCE).as_posix()
+    assert against_the_layers(path, file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("matching/matcher.py", "import torch"),
+        ("matching/matcher.py", "def f():\n    from torch.nn import functional"),
+        ("weights/__init__.py", "from safetensors.torch import load_file"),
+        ("datasets/pairs.py", "import tyro"),
+        ("errors.py", "from normmatch import io"),
+        ("datasets/pairs.py", "from normmatch.training.loop import train"),
+        ("evaluation/run.py", "import normmatch.commands"),
+        ("model/network.py", "from normmatch import Matcher"),
+        ("export/graphs.py", "import unittest.mock"),
+        ("somewhere/else.py", ""),
+    ],
+)
+def test_imports_that_do_not_are_found(path: str, source: str) -> None:
+    assert len(against_the_layers(path, source)) == 1
+    allowed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\nfrom normmatch import __version__"
+    assert against_the_layers("io.py", allowed) == []
+
+
+@named(MODULES)
+def test_modules_and_functions_are_short(file: Path) -> None:
+    source = file.read_text(encoding="utf-8")
+    assert source.count("\n") <= LONGEST_MODULE
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            docstring = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
+            lines = (node.end_lineno or 0) - node.lineno + 1 - docstring
+            assert lines <= LONGEST_FUNCTION, f"{node.name} has {lines} lines"

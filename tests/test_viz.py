@@ -14,6 +14,7 @@ from PIL import Image
 
 from normmatch import viz
 from normmatch.errors import ConfigError, InputError
+from normmatch.outputs import PICTURES, made_by_us
 
 KEYPOINTS0 = np.array([[10.5, 20.0], [30.0, 5.0], [0.5, 39.5]])
 KEYPOINTS1 = np.array([[60.0, 10.0], [5.0, 50.0], [20.0, 20.0], [40.0, 40.0]])
@@ -213,11 +214,12 @@ def test_similarity_marks_the_best_of_each_row() -> None:
     np.testing.assert_allclose(axes.collections[0].get_offsets(), [[1, 0], [0, 1]])
 
 
-@pytest.mark.parametrize("ending", [".png", ".jpg", ".pdf", ".svg"])
+@pytest.mark.parametrize("ending", PICTURES)
 def test_save(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"picture{ending}"
     viz.save_plot(two_images(), path, dpi=50)
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
+    assert made_by_us(path)
     if ending in (".png", ".jpg"):
         with Image.open(path) as image:
             width, height = image.size

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from normmatch.errors import InputError
 from normmatch.extras import require
-from normmatch.io import as_array, whole_file, writing
+from normmatch.io import as_array
 from normmatch.labels import fineness, spread_names, write_names
+from normmatch.outputs import MARK, PICTURES, whole_file, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +30,6 @@ RIGHT, WRONG, UNMATCHED = "#12a150", "#e5243b", "#8a8f98"
 POINT = "#1f8fff"
 COLORMAP = "viridis"
 ROW_HEIGHT, MAX_WIDTH, GAP, STRIP = 4.2, 14.0, 0.12, 0.5  # inches; the strip below holds the colour bar or the legend
-FORMATS = (".png", ".jpg", ".jpeg", ".webp", ".pdf", ".svg")
 
 
 def plot_pair(images: Sequence[Array], *matches: Array, titles: Sequence[str] | None = None, **more: Any) -> "Figure":
@@ -116,10 +117,11 @@ def plot_matches(
     _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
     owner = {int(matches[i]): colors[i] for i in matched}
     _dots(right, points1, [owner.get(j, UNMATCHED) for j in range(len(points1))])
+    width = 2.2 * fineness(len(points0))
     for i in matched.tolist():
-        _join(
-            figure, (left, right), (points0[i], points1[matches[i]]), colors[i], dashed[i], len(points0), f"match {i}"
-        )
+        line = _line((left, right), (points0[i], points1[matches[i]]), colors[i], dashed[i], width)
+        line.set_gid(f"match {i}")
+        figure.add_artist(line)
     if names is not None:
         write_names(left, points0, names, left=True)
     if names1 is not None:
@@ -142,10 +144,9 @@ def plot_similarity(
     figure = _new_figure(max(cell * columns, 1.5), max(cell * rows, 1.5))
     axes = figure.add_axes((0, 0, 1, 1))
     shown = axes.imshow(values, cmap=COLORMAP, aspect="auto", interpolation="nearest")
-    size = float(np.clip(28 * cell, 4.5, 9.5))
-    axes.set_yticks(range(rows), names0 or [str(i) for i in range(rows)], fontsize=size, parse_math=False)
-    below = names1 or [str(i) for i in range(columns)]
-    axes.set_xticks(range(columns), below, fontsize=size, parse_math=False, rotation=90)
+    look: dict[str, Any] = {"fontsize": float(np.clip(28 * cell, 4.5, 9.5)), "parse_math": False}
+    axes.set_yticks(range(rows), names0 or list(map(str, range(rows))), **look)
+    axes.set_xticks(range(columns), names1 or list(map(str, range(columns))), rotation=90, **look)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.scatter(values.argmax(axis=1), range(rows), s=(25 * cell) ** 2, facecolors="none", edgecolors=WRONG)
@@ -164,19 +165,31 @@ def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
     """Write the figure without empty borders, whole or not at all; the ending of `path` chooses the format."""
     path = Path(path)
     check_format(path)
+    look: dict[str, Any] = {"dpi": dpi, "bbox_inches": "tight", "pad_inches": 0.05, "facecolor": "white"}
     with writing(path), whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=dpi, bbox_inches="tight", pad_inches=0.05, facecolor="white")
+        figure.savefig(temporary, **look, **_signature(path.suffix.lower()))
 
 
 def check_format(path: Path) -> None:
     """Refuse what `save_plot` could not write: before the work, not after it."""
     require("matplotlib")
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(FORMATS)}.")
+    if suffix not in PICTURES:
+        raise InputError(f"{path} has the ending {suffix!r}; expected one of {', '.join(PICTURES)}.")
 
 
 # ---- what the functions above share ----
+
+
+def _signature(suffix: str) -> dict[str, Any]:
+    """Where each format says who made the file: so we know it when it is to be replaced, see `outputs`."""
+    if suffix == ".webp":
+        exif = Image.Exif()
+        exif[0x0131] = MARK  # Software
+        return {"pil_kwargs": {"exif": exif}}
+    if suffix in (".jpg", ".jpeg"):
+        return {"pil_kwargs": {"comment": MARK}}
+    return {"metadata": {"Software" if suffix == ".png" else "Creator": MARK}}
 
 
 def _new_figure(width: float, height: float) -> "Figure":
@@ -249,18 +262,15 @@ def _dots(axes: "Axes", points: np.ndarray, color: Any) -> None:
     )
 
 
-def _join(
-    figure: "Figure", axes: "tuple[Axes, Axes]", ends: tuple[Any, Any], color: Any, dashed: bool, count: int, name: str
-) -> None:
-    """A line between a point of each panel, finer where there are many."""
+def _line(axes: "tuple[Axes, Axes]", ends: tuple[Any, Any], color: Any, dashed: bool, width: float) -> Any:
+    """A line from a point of the first panel to one of the second."""
     from matplotlib.patches import ConnectionPatch
     from matplotlib.patheffects import withStroke
 
-    width = 2.2 * fineness(count)
-    line = ConnectionPatch(*ends, "data", "data", axesA=axes[0], axesB=axes[1], gid=name)
+    line = ConnectionPatch(*ends, "data", "data", axesA=axes[0], axesB=axes[1])
     line.set(color=color, linewidth=width, linestyle=(0, (4, 2)) if dashed else "-", zorder=1)
     line.set_path_effects([withStroke(linewidth=1.7 * width, foreground="white", alpha=0.5)])
-    figure.add_artist(line)
+    return line
 
 
 def _line_colors(

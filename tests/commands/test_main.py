@@ -10,7 +10,7 @@ import tyro
 from PIL import Image
 
 import normmatch
-from normmatch.commands import main, today
+from normmatch.commands import RENAMED, main, today
 from normmatch.datasets.catalog import open_dataset, prepared_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.errors import ConfigError
@@ -33,7 +33,7 @@ def test_help_loads_nothing_large(tmp_path: Path) -> None:
     code = """
 import sys
 import warnings
-from normmatch.commands import main, today
+from normmatch.commands import RENAMED, main, today
 try:
     main(sys.argv[1:])
 except SystemExit as stop:
@@ -75,12 +75,20 @@ def test_nothing_runs_before_all_is_parsed(capsys: pytest.CaptureFixture[str], r
     assert not (root / "prepared").exists()
 
 
+def test_old_spellings_lead_to_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    words = run(capsys, "train", "small", "--help")[1].replace(",", " ").split()
+    assert not set(RENAMED) & set(words)
+    assert {name.replace("data.no-", "data.") for name in RENAMED.values()} <= set(words)
+
+
 def test_old_spellings_are_known_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="--views is called --frozen-copies now") as caught:
         assert today(["train", "small", "--views", "1", "--views=2"]) == [
             *("train", "small", "--frozen-copies", "1", "--frozen-copies=2"),
         ]
     assert len(caught) == 2
+    with pytest.warns(UserWarning, match="--data.no_hold_out is called --data.no-validation-split now"):
+        assert today(["--data.no_hold_out"]) == ["--data.no-validation-split"]
     untouched = ["match", "a.jpg", "--out=x=y.png", "", "=", "--", "-"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -134,7 +142,7 @@ def test_own_images_that_cannot_be_read_are_an_error(capsys: pytest.CaptureFixtu
 
 
 def test_a_users_mistake_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    missing = tmp_path / ("a-long-name-" * 15) / "that does not exist"
+    missing = tmp_path / ("a-long-name-" * 7) / "that does not exist"
     code, out, err = run(capsys, "data", "check", "folder", "--root", missing)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert str(missing) in err

@@ -6,7 +6,7 @@ from pathlib import Path
 from normmatch.bench.timing import Row
 from normmatch.evaluation.tables import Table, origin, percent, to_markdown
 from normmatch.extras import require
-from normmatch.io import whole_file, write_json, write_text, writing
+from normmatch.outputs import whole_file, write_json, write_text, writing
 
 COLUMNS = ("variant", "what", "points", "batch", "ms a pair", "pairs/s", "ratio", "memory, MB", "same matches")
 NOTE = "median (10 % to 90 %); the ratio is to the plain network (eager, float32) in the same process"

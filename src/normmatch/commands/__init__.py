@@ -22,7 +22,7 @@ from normmatch.errors import NormMatchError
 from normmatch.extras import missing
 
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
-RENAMED = {  # as the README of version 0.1 spells options: for one version more
+RENAMED = {  # options as the README of version 0.1 spells them: for one version more
     "--views": "--frozen-copies",
     "--data.no-hold-out": "--data.no-validation-split",
     "--data.hold-out": "--data.validation-split",
@@ -95,9 +95,10 @@ def today(args: Sequence[str]) -> list[str]:
     spelled = []
     for word in args:
         name, equals, value = word.partition("=")
-        if name in RENAMED:
-            warnings.warn(f"{name} is called {RENAMED[name]} now; the next version will not know it.", stacklevel=2)
-        spelled.append(RENAMED.get(name, name) + equals + value)
+        new = RENAMED.get(name.replace("_", "-"), name)  # an option may have either
+        if new != name:
+            warnings.warn(f"{name} is called {new} now; the next version will not know it.", stacklevel=2)
+        spelled.append(new + equals + value)
     return spelled
 
 

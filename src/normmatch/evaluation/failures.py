@@ -12,7 +12,7 @@ from normmatch.annotations.names import swap_left_right
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.tables import Table, percent, to_markdown
-from normmatch.io import write_json, write_text, writing
+from normmatch.outputs import write_json, write_text, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
 WORST_SHARE = 0.1  # of the pairs of each class: those whose traits are compared with all

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from normmatch.datasets.types import KeypointPair, PreparedSplit
 from normmatch.errors import DataError
 from normmatch.evaluation.metrics import Average, accuracy_by_class
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 
 VERSION = 1  # of the file's format
 ARRAYS = {  # dimensions of what a file holds: P pairs, M and N points of all images 0 and of all images 1

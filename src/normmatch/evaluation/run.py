@@ -17,7 +17,7 @@ from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.score import make_report
 from normmatch.evaluation.tables import make_tables, print_table, to_markdown
-from normmatch.io import write_json, write_text, writing
+from normmatch.outputs import write_json, write_text, writing
 from normmatch.weights import FILE_NAME, set_min_score
 
 DEFAULT_WEIGHTS = "small"

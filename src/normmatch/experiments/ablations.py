@@ -21,7 +21,7 @@ from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.score import Result, score
 from normmatch.evaluation.tables import Table, percent, print_table, to_markdown
-from normmatch.io import write_json, write_text
+from normmatch.outputs import write_json, write_text
 from normmatch.training.checkpoint import as_json
 from normmatch.training.distributed import under_torchrun
 from normmatch.training.run import CONFIG, check_same, read_json, train
@@ -79,7 +79,7 @@ def ablate(
 ) -> list[dict[str, Any]]:
     """Train and evaluate the rows, print the table; returns the rows that are done, the paper's drops beside ours."""
     check(config, rows, vgg16_weights)
-    runs = {name: row_config(config, name, vgg16_weights) for name in ROWS}
+    runs = {name: row_config(config, name, vgg16_weights) for name in rows}
     data = config.data
     measure = EvalConfig(
         root=data.root,
@@ -89,15 +89,15 @@ def ablate(
         sampling=data.sampling,
         device=config.accelerator,
     )
-    for size in {runs[name].model.image_size for name in rows}:  # better found missing now than after the first row
+    for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
         load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
     done = {}  # with the results of rows that an earlier command with these settings left
     for name in set(ROWS) - set(rows):
         with suppress(ConfigError):  # of other settings
-            done[name] = earlier_result(runs[name], measure)
-    for name in rows:
-        done[name] = earlier_result(runs[name], measure) or finish(runs[name], measure, until)
+            done[name] = earlier_result(row_config(config, name, vgg16_weights), measure)
+    for name, run in runs.items():
+        done[name] = earlier_result(run, measure) or finish(run, measure, until)
         if done[name] is None:
             print(f"time is up in the row {name}; the same command goes on from here")
             break
