@@ -81,6 +81,8 @@ def test_old_spellings_are_known_with_a_warning() -> None:
             *("train", "small", "--frozen-copies", "1", "--frozen-copies=2"),
         ]
     assert len(caught) == 2
+    with pytest.warns(UserWarning, match="--data.no-hold-out is called --data.no-validation-split now"):
+        assert today(["--data.no-hold-out"]) == ["--data.no-validation-split"]
     untouched = ["match", "a.jpg", "--out=x=y.png", "", "=", "--", "-"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
