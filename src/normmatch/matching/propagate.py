@@ -27,7 +27,7 @@ from normmatch.progress import show_progress
 class Propagated:
     """What became of the images."""
 
-    objects: int  # annotations in the file
+    objects: int  # annotations in the file, the reference among them
     without: tuple[str, ...]  # images that have no candidates
     failed: tuple[str, ...]  # why objects could not be matched
 
@@ -62,7 +62,7 @@ def propagate(
     matched = [(*found[record["row"]], record) for record in records if "error" not in record]
     with writing(out):
         write_text(out, _as_coco(model, images, matched))
-    return Propagated(len(matched), without, failed)
+    return Propagated(1 + len(matched), without, failed)
 
 
 def _reference(path: Path, images: Path) -> Annotation:
