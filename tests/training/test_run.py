@@ -86,6 +86,12 @@ def test_a_setting_that_had_another_name(config: TrainConfig) -> None:
     check_same(settings, old)
     with pytest.raises(ConfigError, match="frozen_copies 2, not 3"):
         check_same(replace(settings, frozen_copies=3), old)
+    whole = replace(config, data=replace(config.data, validation_split=False))
+    old = as_json(whole)
+    old["data"]["hold_out"] = old["data"].pop("validation_split")
+    check_same(whole, old)
+    with pytest.raises(ConfigError, match=r"data\.validation_split False, not True"):
+        check_same(config, old)
 
 
 def test_a_checkpoint_is_loaded_once(

@@ -65,7 +65,7 @@ def propagate(
     matched = [(*found[record["row"]], record) for record in records if "error" not in record]
     with writing(out):
         write_text(out, _as_coco(model, images, matched))
-    return Propagated(len(matched), without, failed)
+    return Propagated(1 + len(matched), without, failed)
 
 
 def _reference(path: Path, images: Path) -> Annotation:
