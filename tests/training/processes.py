@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+import normmatch.weights
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
 from normmatch.errors import NormMatchError
