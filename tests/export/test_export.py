@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from normmatch.model.graph import delaunay_batch
 from torch import Tensor
 
 from normmatch import PRESETS, NormMatch
@@ -17,6 +16,7 @@ from normmatch.export import files, graphs
 from normmatch.export.files import export
 from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, Graph, image_step, trace
 from normmatch.export.parity import Runner, check_parity, onnx_runner
+from normmatch.model.network import delaunay_batch
 from normmatch.model.spline import SplineConv, spline_basis
 
 CONFIG = PRESETS["tiny"]

@@ -358,6 +358,6 @@ def test_missing_weights() -> None:
 def test_torch_is_loaded_with_the_network_only() -> None:
     """So that `backend="onnx"` needs none."""
     modules = "decoding, matcher, pair_list, picture, propagate, record, sample_pair, samples"
-    block = "import sys; sys.modules['torch'] = None; import normmatch.viz, normmatch.weights"
-    code = f"{block}; from normmatch.matching import {modules}"
+    imports = f"import normmatch.viz, normmatch.weights; from normmatch.matching import {modules}"
+    code = f"import sys; sys.modules['torch'] = sys.modules['huggingface_hub'] = None; {imports}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

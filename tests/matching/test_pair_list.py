@@ -108,17 +108,17 @@ def test_an_image_is_read_and_encoded_once(scene: Path, monkeypatch: pytest.Monk
     """However often it stands in the list, if its box is the same."""
     read: list[str] = []
     encoded: list[int] = []
-    make_square, encode = pair_list.make_square, TorchBackend.encode
+    make_crop, encode = pair_list.make_crop, TorchBackend.encode
 
     def counted_square(image: str, *arguments: Any) -> Any:
         read.append(Path(image).name)
-        return make_square(image, *arguments)
+        return make_crop(image, *arguments)
 
     def counted_encode(self: TorchBackend, images: Any) -> Any:
         encoded.append(len(images))
         return encode(self, images)
 
-    monkeypatch.setattr(pair_list, "make_square", counted_square)
+    monkeypatch.setattr(pair_list, "make_crop", counted_square)
     monkeypatch.setattr(pair_list, "ahead", lambda look, tasks, _: map(look, tasks))  # two threads may read it at once
     monkeypatch.setattr(TorchBackend, "encode", counted_encode)
     run(scene)
