@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from normmatch.model.graph import delaunay_batch
 from torch import Tensor
 
 from normmatch import PRESETS, NormMatch
@@ -17,7 +18,6 @@ from normmatch.export import files, graphs
 from normmatch.export.files import export
 from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, Graph, image_step, trace
 from normmatch.export.parity import Runner, check_parity, onnx_runner, torch_runner
-from normmatch.model.graph import delaunay_batch
 from normmatch.model.spline import SplineConv, spline_basis
 
 CONFIG = PRESETS["tiny"]

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from normmatch.matching.crops import load_image, make_view
 from PIL import Image
 
 from normmatch.errors import InputError
 from normmatch.matching import crops
-from normmatch.matching.crops import load_image, make_view
 
 IMAGE = np.zeros((40, 60, 3), np.uint8)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from normmatch.matching.options import MatchOptions
 
 from normmatch.errors import DataError, InputError
 from normmatch.io import locked
 from normmatch.matching import pair_list
 from normmatch.matching.backends.torch import TorchBackend
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.pair_list import Summary, match_list
 from tests.matching.scene import points, write_scene
 

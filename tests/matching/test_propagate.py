@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from normmatch.matching.options import MatchOptions
 from PIL import Image
 
 from normmatch.annotations import Annotation, read_points, write_points
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.propagate import Propagated, propagate
 from tests.matching.scene import photograph, points, tiny_model
 

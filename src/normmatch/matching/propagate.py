@@ -1,7 +1,8 @@
 """Annotate once, match everywhere: the named keypoints of one image are found among candidate points of all others.
 
-The result is a COCO-keypoints file, which labelling tools open. Its annotations have `score`, the mean of the matched
-keypoints' scores, and `keypoint_scores`, one for each name, as well; a keypoint without a partner has v = 0.
+The result is a COCO-keypoints file, which labelling tools open; the first image is the reference. Its annotations have
+`score`, the mean of the matched keypoints' scores, and `keypoint_scores`, one for each name, as well; those of the
+reference are 1. A keypoint without a partner has v = 0.
 """
 
 import os
@@ -13,11 +14,12 @@ from typing import Any
 from normmatch import __version__
 from normmatch.annotations import Annotation, PointIndex, read_points
 from normmatch.annotations.images import image_files, upright_size
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError
-from normmatch.io import write_json, writing
-from normmatch.matching.options import MatchOptions
+from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
 from normmatch.matching.record import DIGITS
+from normmatch.outputs import write_json, writing
 from normmatch.progress import show_progress
 
 VISIBLE = 2  # COCO's v of a keypoint that can be seen
@@ -27,7 +29,7 @@ VISIBLE = 2  # COCO's v of a keypoint that can be seen
 class Propagated:
     """What became of the images."""
 
-    objects: int  # annotations in the file
+    objects: int  # annotations in the file, the reference among them
     without: tuple[str, ...]  # images that have no candidates
     failed: tuple[str, ...]  # why objects could not be matched
 
@@ -55,14 +57,16 @@ def propagate(
     if not found:
         raise DataError(f"{candidates} has no candidates for the {len(files):,} images in {images}.")
     tasks = [_task(row, model, file, item) for row, (file, item) in enumerate(found)]
-    records = list(show_progress(run_tasks(options.open(), tasks, options), len(tasks), 0, progress, "images"))
+    records = list(
+        show_progress(run_tasks(Matcher.from_options(options), tasks, options), len(tasks), 0, progress, "images")
+    )
     failed = tuple(record["error"] for record in records if "error" in record)
     if len(failed) == len(records):
         raise DataError(f"No image could be matched: {failed[0]}")
     matched = [(*found[record["row"]], record) for record in records if "error" not in record]
     with writing(out):
         write_json(out, _coco(model, images, matched))
-    return Propagated(len(matched), without, failed)
+    return Propagated(1 + len(matched), without, failed)
 
 
 def _reference(path: Path, images: Path) -> Annotation:
@@ -96,37 +100,38 @@ def _task(row: int, model: Annotation, file: Path, item: Annotation) -> Task:
 
 
 def _coco(model: Annotation, images: Path, matched: Sequence[tuple[Path, Annotation, Record]]) -> dict[str, Any]:
-    ids: dict[Path, int] = {}
-    shown: list[dict[str, Any]] = []
+    known = {"matches0": list(range(len(model.names))), "matching_scores0": [1.0] * len(model.names)}
+    shown: dict[Path, dict[str, Any]] = {}
     annotations: list[dict[str, Any]] = []
-    for file, item, record in matched:
+    for file, item, record in [(Path(model.image), model, known), *matched]:
         width, height = upright_size(file) or (0, 0)  # it was read before
-        if file not in ids:
-            ids[file] = len(ids) + 1
-            name = file.relative_to(images).as_posix()
-            shown.append({"id": ids[file], "file_name": name, "width": width, "height": height})
-        annotation = {"id": len(annotations) + 1, "image_id": ids[file], "category_id": 1, "iscrowd": 0}
-        annotations.append(annotation | _annotation(item, record, (width, height)))
+        if file not in shown:
+            name = Path(os.path.relpath(file, images)).as_posix()
+            shown[file] = {"id": len(shown) + 1, "file_name": name, "width": width, "height": height}
+        ids = {"id": len(annotations) + 1, "image_id": shown[file]["id"], "category_id": 1, "iscrowd": 0}
+        annotations.append(ids | _annotation(item, record, (width, height)))
     category = {"id": 1, "name": model.label or "object", "keypoints": list(model.names), "skeleton": []}
     about = f"keypoints of {Path(model.image).name}, found in other images by NormMatch {__version__}"
-    return {"info": {"description": about}, "images": shown, "annotations": annotations, "categories": [category]}
+    return {
+        "info": {"description": about},
+        "images": list(shown.values()),
+        "annotations": annotations,
+        "categories": [category],
+    }
 
 
 def _annotation(item: Annotation, record: Record, size: tuple[int, int]) -> dict[str, Any]:
     """The reference's keypoints where they were found in an object."""
-    values: list[float] = []
-    scores = []
-    for match, score in zip(record["matches0"], record["matching_scores0"], strict=True):
-        values += [*item.keypoints[match].tolist(), VISIBLE] if match >= 0 else [0, 0, 0]
-        scores.append(score if match >= 0 else 0.0)
-    places = [item.keypoints[match] for match in record["matches0"] if match >= 0]
-    x, y, width, height = item.box or _extent(places, size)
+    scores = [s if match >= 0 else 0.0 for match, s in zip(record["matches0"], record["matching_scores0"], strict=True)]
+    places = [item.keypoints[match] if match >= 0 else None for match in record["matches0"]]
+    found = [place for place in places if place is not None]
+    x, y, width, height = item.box or _extent(found, size)
     return {
-        "keypoints": values,
-        "num_keypoints": len(places),
+        "keypoints": [v for place in places for v in ([0, 0, 0] if place is None else [*place.tolist(), VISIBLE])],
+        "num_keypoints": len(found),
         "bbox": [x, y, width, height],
         "area": width * height,
-        "score": round(sum(scores) / max(len(places), 1), DIGITS),
+        "score": round(sum(scores) / max(len(found), 1), DIGITS),
         "keypoint_scores": scores,
     }
 
