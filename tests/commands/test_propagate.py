@@ -22,9 +22,9 @@ def test_propagate(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypat
     command = ["propagate", "reference.json", "images", "--candidates", "candidates.csv", "--out", "result.json"]
     main([*command, "--weights", "tiny.safetensors", "--min-score", "0"])
     out, err = capsys.readouterr()
-    assert "1 object is annotated in result.json" in out
+    assert "2 objects are annotated in result.json" in out
     assert "1 images have no candidates: 2.png" in err
-    assert json.loads(Path("result.json").read_text())["annotations"][0]["num_keypoints"] == 2
+    assert json.loads(Path("result.json").read_text())["annotations"][1]["num_keypoints"] == 2
     with pytest.raises(SystemExit) as caught:
         main([*command[:2], "nowhere", *command[3:], "--weights", "tiny.safetensors"])
     assert caught.value.code == 2

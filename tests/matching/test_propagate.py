@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from normmatch.matching.options import MatchOptions
 from PIL import Image
 
 from normmatch.annotations import Annotation, read_points, write_points
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.propagate import Propagated, propagate
@@ -43,14 +43,14 @@ def run(scene: Path, **change: Any) -> Propagated:
 
 
 def test_coco_with_scores(scene: Path) -> None:
-    assert run(scene) == Propagated(2, ("none.png",), ())
+    assert run(scene) == Propagated(3, ("none.png",), ())
     content = json.loads((scene / "out.json").read_text())
     assert content["categories"] == [{"id": 1, "name": "cat", "keypoints": list(NAMES), "skeleton": []}]
-    assert [image["file_name"] for image in content["images"]] == ["1.png", "more/2.png"]
-    assert [(image["width"], image["height"]) for image in content["images"]] == [(120, 80)] * 2
+    assert [image["file_name"] for image in content["images"]] == ["../cat.png", "1.png", "more/2.png"]
+    assert [(image["width"], image["height"]) for image in content["images"]] == [(120, 80)] * 3
     matcher = Matcher(scene / "tiny.safetensors", device="cpu")
-    for i, annotation in enumerate(content["annotations"], 1):
-        image, box = content["images"][i - 1], (0, 0, 115, 80) if i == 2 else None
+    for i, annotation in enumerate(content["annotations"][1:], 1):
+        image, box = content["images"][i], (0, 0, 115, 80) if i == 2 else None
         assert (annotation["image_id"], annotation["category_id"], annotation["iscrowd"]) == (image["id"], 1, 0)
         expected = matcher.match(
             scene / "cat.png", scene / "images" / image["file_name"], points(0, 4), points(i, 3 * i),
@@ -73,14 +73,16 @@ def test_coco_with_scores(scene: Path) -> None:
 
 def test_it_is_read_again(scene: Path) -> None:
     run(scene)
-    first, second = read_points(scene / "out.json")
+    reference, first, second = read_points(scene / "out.json")
+    assert (reference.image, reference.names) == ("../cat.png", NAMES)
+    np.testing.assert_allclose(reference.keypoints, points(0, 4))
     assert (first.image, first.label, len(first.names)) == ("1.png", "cat", 3)  # of 4 names, for 3 candidates
     assert (second.names, second.box) == (NAMES, (0, 0, 115, 80))
 
 
 def test_keypoints_that_are_not_found(scene: Path) -> None:
-    assert run(scene, score=1.0).objects == 2
-    annotation = json.loads((scene / "out.json").read_text())["annotations"][0]
+    assert run(scene, score=1.0).objects == 3
+    annotation = json.loads((scene / "out.json").read_text())["annotations"][1]
     assert (annotation["keypoints"], annotation["num_keypoints"], annotation["score"]) == ([0] * 12, 0, 0)
     assert annotation["bbox"] == [0, 0, 120, 80]
 
@@ -90,25 +92,30 @@ def test_the_reference_is_not_matched_with_itself(scene: Path) -> None:
     (scene / "cat.png").unlink()  # it lies among the images
     candidates = [*read_points(scene / "candidates.json"), Annotation("cat.png", NAMES, points(0, 4))]
     write_points(scene / "candidates.json", candidates)
-    assert run(scene) == Propagated(2, ("none.png",), ())
+    assert run(scene) == Propagated(3, ("none.png",), ())
+    content = json.loads((scene / "out.json").read_text())
+    assert [image["file_name"] for image in content["images"]] == ["cat.png", "1.png", "more/2.png"]
+    annotation = content["annotations"][0]
+    assert np.array(annotation["keypoints"]).reshape(4, 3)[:, :2] == pytest.approx(points(0, 4))
+    assert (annotation["score"], annotation["keypoint_scores"], annotation["num_keypoints"]) == (1, [1] * 4, 4)
 
 
 def test_bad_images_are_skipped(scene: Path) -> None:
     (scene / "images/1.png").write_text("hello")
     result = run(scene)
-    assert result.objects == 1
+    assert result.objects == 2
     assert len(result.failed) == 1
     assert "1.png is not a readable image" in result.failed[0]
-    assert len(json.loads((scene / "out.json").read_text())["images"]) == 1
+    assert len(json.loads((scene / "out.json").read_text())["images"]) == 2
 
 
 def test_several_objects_in_an_image(scene: Path) -> None:
     sets = [Annotation("1.png", ("a", "b"), points(k, 2)) for k in (5, 6)]
     write_points(scene / "candidates.json", sets)
-    assert run(scene).objects == 2
+    assert run(scene).objects == 3
     content = json.loads((scene / "out.json").read_text())
-    assert len(content["images"]) == 1
-    assert [annotation["image_id"] for annotation in content["annotations"]] == [1, 1]
+    assert len(content["images"]) == 2
+    assert [annotation["image_id"] for annotation in content["annotations"]] == [1, 2, 2]
 
 
 def test_one_sentence_for_what_is_wrong(scene: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from normmatch import weights as pretrained
+import normmatch.weights
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
 from normmatch.datasets.types import PreparedSplit
@@ -79,7 +79,7 @@ MOMENTS: dict[str, Callable[[], object]] = {
     "in a line of the log": lambda: on_call(TrainingLog, "write", 2, half_a_line),
     "in a validation": lambda: on_call(validation, "predict", 1, die),
     "before the model is written": lambda: on_call(NormMatch, "save_pretrained", 1, die),
-    "in the model": lambda: on_call(pretrained, "save_file", 1, half_written),
+    "in the model": lambda: on_call(normmatch.weights, "save_file", 1, half_written),
 }
 
 
