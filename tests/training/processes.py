@@ -158,7 +158,7 @@ def full_disk(folder: Path) -> dict[str, Any]:
     out = folder / "full"
 
     def prepare() -> None:
-        on_call(loop, "validate_when_due", 3, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
+        on_call(loop, "validate_once", 1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
 
     code = wait(fork(config(out), prepare))
     left = sorted(path.name for path in out.iterdir())

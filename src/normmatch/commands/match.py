@@ -40,8 +40,8 @@ def match(
     options: Annotated[MatchOptions, arg(name="")] = MatchOptions(),  # noqa: B008 - frozen
     pairs: Path | None = None,
     out_dir: Path | None = None,
-    format: Literal["jsonl", "parquet"] = "jsonl",
-    engine: Literal["local", "ray"] = "local",
+    format: Format = "jsonl",
+    engine: Engine = "local",
     workers: int | None = None,
 ) -> None:
     """Match the keypoints of two photographs, or of every pair of a list.
