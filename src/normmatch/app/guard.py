@@ -102,6 +102,7 @@ class Guard:
 
     async def _guard(self, scope: Scope, receive: Receive, send: "Dressed") -> None:
         try:
+            _check_head(scope, self.limits.head_bytes)
             inner = admitted(scope, self.door)
             if scope["method"] in READING:
                 await self.app(inner, receive, send)
@@ -205,6 +206,14 @@ def admitted(scope: Scope, door: Door) -> Scope:
         expected = ", ".join((*READING, "POST"))
         raise Refusal(405, f"The method {shown(scope['method'])} is not known here; expected {expected}.", allow=expected)
     return inner
+
+
+def _check_head(scope: Scope, most: int) -> None:
+    if scope["http_version"] not in ("1.0", "1.1"):
+        raise Refusal(505, f"The request is of HTTP {shown(scope['http_version'])}; expected 1.1.")
+    size = len(scope["path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > most:
+        raise Refusal(431, f"The request has {size:,} bytes of headers; expected at most {most:,}.")
 
 
 def _check_host(scope: Scope, door: Door) -> str:
