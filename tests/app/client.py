@@ -2,7 +2,8 @@
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -98,3 +99,10 @@ def _receive(connection: socket.socket) -> bytes:
 def ask(listening: Listening, path: str, asked: dict[str, Any] | None, *files: bytes, name: str = "a.png") -> Reply:
     """Ask as the page does."""
     return talk(listening.door.port, post(listening.door.port, path, parcel(asked, *files, name=name)), 60)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.perf_counter() + seconds
+    while not condition():
+        assert time.perf_counter() < end, "it did not come to this"
+        time.sleep(0.01)

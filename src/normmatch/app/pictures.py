@@ -1,6 +1,7 @@
 """Pictures that came over the network: decoded in memory, within limits that hold before a pixel is decoded."""
 
 import base64
+import functools
 import io
 from typing import Any
 
@@ -38,7 +39,7 @@ def decode(file: File) -> np.ndarray:
         raise InputError(f"{name} has {len(data) / 1e6:.1f} MB; expected at most {MAX_FILE / 1e6:.0f} MB.")
     with QUIET:
         try:
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(data), formats=_formats()) as image:
                 _check_size(name, *image.size)
                 ImageOps.exif_transpose(image, in_place=True)
                 return rgb_array(image)
@@ -51,6 +52,13 @@ def decode(file: File) -> np.ndarray:
         except Exception as error:  # the decoders raise whatever they stumble on
             reason = first_line(error).rstrip(".")[:80]
             raise InputError(f"{name} is damaged or cut off ({reason}); expected {EXPECTED}.") from None
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    """What we read, as this Pillow calls it: a format that it is not told of is never looked for."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)  # without MPO, which its JPEG reader reads
 
 
 def _check_size(name: str, width: int, height: int) -> None:
