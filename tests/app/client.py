@@ -4,7 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +63,8 @@ def connected(port: int, timeout: float = 10.0) -> Iterator[socket.socket]:
 def talk(port: int, data: bytes, timeout: float = 10.0) -> Reply:
     """Send bytes and read one answer."""
     with connected(port, timeout) as connection:
-        try:
+        with suppress(OSError):  # refused before all was sent: the answer may be there
             connection.sendall(data)
-        except OSError:
-            pass  # refused before all was sent: the answer may be there
         return read_reply(connection, data.startswith(b"HEAD"))
 
 

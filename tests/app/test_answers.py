@@ -1,11 +1,8 @@
-"""What the page's server answers: right for good input, one sentence for bad, and nothing left behind."""
+"""What the page's server answers: right for good input, one sentence for bad."""
 
-import base64
 import io
 import json
-import struct
 import tempfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,73 +11,24 @@ import pytest
 from PIL import Image
 
 from normmatch import Matcher
+from normmatch.app import answers
+from normmatch.app.answers import match_pictures
+from normmatch.app.parcel import File
 from normmatch.errors import NormMatchError
-from normmatch.page import answers
-from normmatch.page.answers import describe_picture, match_pictures, read_points_file
-from tests.page.conftest import encoded
+from tests.app.client import question
+from tests.app.conftest import encoded
 
 
 @pytest.fixture(autouse=True)
 def upload_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where uploads lie while they are read; every test ends with it empty."""
+    """Where points files lie while they are read; every test ends with it empty."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def request(points0: Any, points1: Any, box: Any = None, one_to_one: bool = False) -> str:
-    sides = [{"name": f"{k}.png", "keypoints": xy, "box": box} for k, xy in enumerate((points0, points1))]
-    return json.dumps({"sides": sides, "one_to_one": one_to_one})
-
-
-def header_only(width: int, height: int) -> bytes:
-    """A PNG that says how large it is and has no pixels."""
-    chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    return header + struct.pack(">I", 4) + b"IDAT" + b"none" + struct.pack(">I", zlib.crc32(b"IDATnone"))
-
-
-# ---- pictures ----
-
-
-def test_a_picture_is_shown_upright_and_small() -> None:
-    image = Image.new("RGB", (4000, 100), "red")
-    exif = image.getexif()
-    exif[0x0112] = 6  # a quarter turn
-    file = io.BytesIO()
-    image.save(file, "JPEG", exif=exif)
-    answer = describe_picture(file.getvalue(), "C:\\photos\\tall.jpg")
-    assert (answer["name"], answer["width"], answer["height"]) == ("tall.jpg", 100, 4000)
-    preview = base64.b64decode(answer["preview"].removeprefix("data:image/jpeg;base64,"))
-    with Image.open(io.BytesIO(preview)) as shown:
-        assert shown.size == (40, answers.PREVIEW)
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        (b"hello", "own.jpg is not a readable image"),
-        (b"", "own.jpg is empty"),
-        (encoded(320, 240)[:200], "own.jpg is damaged or cut off"),
-        (header_only(40_000, 30_000), "own.jpg has more than the 50,000,000 pixels"),
-        (header_only(40_000, 1_500), "own.jpg has 40000 x 1500 pixels, more than the 50,000,000"),
-        (b"\x00" * (answers.MAX_FILE + 1), "own.jpg has 25 MB; expected at most 25 MB"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "own.jpg is a EPS file"),
-    ],
-    ids=["text", "empty", "cut off", "huge", "40,000 pixels wide", "too large a file", "a program"],
-)
-def test_what_is_no_picture(data: bytes, sentence: str, upload_folder: Path) -> None:
-    with pytest.raises(NormMatchError) as error:
-        describe_picture(data, "../own.jpg")
-    assert sentence in str(error.value)
-    assert str(upload_folder) not in str(error.value)
-
-
-def test_names_of_files_are_names_only(upload_folder: Path) -> None:
-    assert answers.file_name("../../etc/passwd") == "passwd"
-    assert answers.file_name("a\\b\n.png") == "b.png"
-    assert answers.file_name("x" * 500 + ".png") == "x" * 76 + ".png"
-    assert answers.file_name("") == "the picture"
+def read_points_file(data: bytes, name: str) -> dict[str, Any]:
+    return answers.read_points_file(File(name, data))
 
 
 # ---- points files ----
@@ -149,10 +97,13 @@ def test_matches_agree_with_the_matcher(matcher: Matcher) -> None:
     for image in images:
         file = io.BytesIO()
         Image.fromarray(image).save(file, "PNG")
-        files.append(file.getvalue())
+        files.append(File("a.png", file.getvalue()))
+    box = [2, 2, 70, 55]
     for one_to_one in (False, True):
-        answer = match_pictures(matcher, tuple(files), request(points0, points1, [2, 2, 70, 55], one_to_one))
-        box = (2, 2, 70, 55)
+        asked = question(points0, points1, one_to_one=one_to_one)
+        for side in asked["sides"]:
+            side["box"] = box
+        answer = match_pictures(matcher, files, asked)
         expected = matcher.match(*images, points0, points1, box0=box, box1=box, one_to_one=one_to_one, min_score=0)
         assert answer["matches0"] == expected["matches0"].tolist()
         np.testing.assert_allclose(answer["matching_scores0"], expected["matching_scores0"], atol=1e-4)
@@ -162,33 +113,42 @@ def test_matches_agree_with_the_matcher(matcher: Matcher) -> None:
 
 
 def test_one_point_matches_one_point(matcher: Matcher, picture: bytes) -> None:
-    assert match_pictures(matcher, (picture, picture), request([[10, 10]], [[20, 20]]))["matches0"] == [0]
+    files = [File("a.png", picture)] * 2
+    assert match_pictures(matcher, files, question([[10, 10]], [[20, 20]]))["matches0"] == [0]
+
+
+def boxed(box: Any) -> dict[str, Any]:
+    return {"sides": [{"keypoints": [[1, 1]], "box": box}] * 2, "one_to_one": False}
 
 
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (request([], [[1, 1]]), "The first picture has no points; click on it"),
-        (request([[1, 1]], []), "The second picture has no points; click on it"),
-        (request([[1, 1]] * 2000, [[1, 1]]), "The first picture has 2,000 points; expected at most 500"),
-        (request([[1, float("nan")]], [[1, 1]]), "The keypoint number 0 of the first picture is at (1, nan)"),
-        (request([[1, 1]], [[9000, 1]]), "The keypoint number 0 of the second picture is at (9000, 1), far outside"),
-        (request([[1, 1, 1]], [[1, 1]]), "The first picture has points that are no pairs of numbers"),
-        (request([["a", "b"]], [[1, 1]]), "The first picture has points that are no pairs of numbers"),
-        (request([[1, 1]], [[1, 1]], box=[5, 5, 2, 2]), "The box of the first picture"),
-        (request([[1, 1]], [[1, 1]], box="all"), "The box of the first picture"),
-        ("{", "The page sent a request that cannot be read"),
-        ("[]", "The page sent a request that cannot be read"),
-        ('{"sides": [], "one_to_one": true}', "The page sent 0 pictures; expected 2"),
-        ("[" * 100_000, "The page sent a request that cannot be read"),
+        (question([], [[1, 1]]), "The first picture has no points; click on it"),
+        (question([[1, 1]], []), "The second picture has no points; click on it"),
+        (question([[1, 1]] * 2000, [[1, 1]]), "The first picture has 2,000 points; expected at most 500"),
+        (question([[1, float("nan")]], [[1, 1]]), "The first picture has points that are no pairs of numbers"),
+        (question([[1, 1]], [[9000, 1]]), "The keypoint number 0 of the second picture is at (9000, 1), far outside"),
+        (question([[1, 1, 1]], [[1, 1]]), "The first picture has points that are no pairs of numbers"),
+        (question([["1", "2"]], [[1, 1]]), "The first picture has points that are no pairs of numbers"),
+        (boxed([5, 5, 2, 2]), "The box of the first picture, 5, 5, 2, 2 (xmin, ymin, width, height), covers less"),
+        (boxed("all"), "The box of the first picture is none; expected x, y, width and height"),
+        (boxed([0, 0, float("inf"), 5]), "The box of the first picture is none; expected x, y, width and height"),
+        ({}, "The page sent a request that cannot be read"),
+        ({"sides": [], "one_to_one": True}, "The page sent 0 sides; expected 2"),
+        ({**boxed(None), "one_to_one": 1}, "The page sent a request that cannot be read"),
     ],
 )
-def test_requests_that_cannot_be_met(matcher: Matcher, picture: bytes, asked: str, sentence: str) -> None:
+def test_requests_that_cannot_be_met(matcher: Matcher, picture: bytes, asked: Any, sentence: str) -> None:
     with pytest.raises(NormMatchError) as error:
-        match_pictures(matcher, (picture, picture), asked)
+        match_pictures(matcher, [File("a.png", picture)] * 2, asked)
     assert str(error.value).startswith(sentence)
 
 
-def test_a_picture_of_one_pixel(matcher: Matcher, picture: bytes) -> None:
-    with pytest.raises(NormMatchError, match="The first picture has 1 x 1 pixels; expected at least 8 a side"):
-        match_pictures(matcher, (encoded(1, 1), picture), request([[0.5, 0.5]], [[1, 1]]))
+def test_the_sentence_names_the_picture_that_is_wrong(matcher: Matcher, picture: bytes) -> None:
+    """And only that: a file that is called as our own names for the two is not confused with them."""
+    files, asked = [File("a.png", picture), File("image0.png", encoded(1, 1))], question([[1, 1]], [[0.5, 0.5]])
+    with pytest.raises(NormMatchError, match="^The second picture has 1 x 1 pixels; expected at least 8 a side"):
+        match_pictures(matcher, files, asked)
+    with pytest.raises(NormMatchError, match="^image0.png is not a readable image"):
+        match_pictures(matcher, [files[0], File("image0.png", b"x")], asked)

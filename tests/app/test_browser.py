@@ -16,8 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from normmatch import Matcher
-from normmatch.page import server
-from tests.page.conftest import encoded
+from tests.app.conftest import encoded, served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 DRIVER = shutil.which("chromedriver") or ""
@@ -128,9 +127,8 @@ class Page:
 
 @pytest.fixture(scope="module")
 def address(matcher: Matcher) -> Iterator[str]:
-    made = server.make_server(matcher)
-    yield server.launch(made, "127.0.0.1", None)
-    made.blocks.close(verbose=False)
+    with served(matcher) as listening:
+        yield listening.address
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +147,9 @@ def page(browser: Page, address: str) -> Iterator[Page]:
 
 
 def test_from_a_sample_to_the_files(page: Page) -> None:
-    assert [page.count(side) for side in (0, 1)] == [6, 8]  # the page opens with the cheetah and the lion
-    page.choose_sample(1, "cub", "762 x 787")
-    assert page.count(1) == 6
+    assert [page.count(side) for side in (0, 1)] == [6, 7]  # the page opens with the cat and the raccoon
+    page.choose_sample(1, "astronaut", "512 x 512")
+    assert page.count(1) == 8
     page.match()
     assert len(page.texts("#overlay .link")) == len(page.texts("#table tbody tr")) == 6
     assert "Matched in" in page.one("#status").text
@@ -161,9 +159,9 @@ def test_from_a_sample_to_the_files(page: Page) -> None:
     assert page.wait(lambda: page.one("#tooltip").text).startswith("L_Eye → ")
 
     kept = json.loads(page.download("Json").read_text())
-    assert [image["image"] for image in kept["images"]] == ["cheetah1.jpg", "cheetah2.jpg"]
+    assert [image["image"] for image in kept["images"]] == ["cat.jpg", "astronaut.jpg"]
     assert len(kept["matches"]) == len(kept["matches0"]) == 6
-    assert (kept["image0"], kept["names0"][0], kept["keypoints0"][0]) == ("cheetah1.jpg", "L_Eye", [161, 91])
+    assert (kept["image0"], kept["names0"][0], kept["keypoints0"][0]) == ("cat.jpg", "L_Eye", [317, 136])
     rows = page.download("Csv").read_text().splitlines()
     assert rows[0] == "name0,x0,y0,name1,x1,y1,score"
     assert len(rows) == 7
@@ -254,7 +252,7 @@ def test_own_files_good_and_bad(page: Page, tmp_path: Path) -> None:
 
     give("upload", "notes.jpg")
     page.wait(lambda: "notes.jpg is not a readable image" in page.side(0, ".message").text)
-    assert page.count(0) == 6  # the cheetah stays
+    assert page.count(0) == 6  # the cat stays
     give("upload", "own.png")
     page.wait(lambda: page.side(0, ".note").text.startswith("own.png, 320 x 240 · no points"))
     assert page.side(0, ".message").text == ""
@@ -298,12 +296,12 @@ def test_a_phone(page: Page) -> None:
 def test_two_people_at_once(page: Page, address: str, tmp_path: Path) -> None:
     other = Page(address, tmp_path)
     try:
-        other.choose_sample(0, "motorcycle", "741 x 500")
-        other.choose_sample(1, "motorcycle from the right", "741 x 500")
+        other.choose_sample(0, "raccoon", "720 x 540")
+        other.choose_sample(1, "astronaut", "512 x 512")
         assert page.count(0) == 6
         page.one("#match").click()
         other.one("#match").click()
-        for person, count, name in ((page, 6, "Nose"), (other, 10, "SeatBase")):
+        for person, count, name in ((page, 6, "L_EarBase"), (other, 7, "L_F_Paw")):
             person.wait(lambda person=person: person.one("#results").is_displayed())
             assert len(person.texts("#table tbody tr")) == count
             assert name in person.one("#table").text

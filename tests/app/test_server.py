@@ -1,4 +1,4 @@
-"""The page's server: only its own addresses, bounded uploads, loopback, nothing from outside, no memory of anybody."""
+"""The page's addresses on a real server, and where it listens: loopback unless told otherwise, nothing from outside."""
 
 import inspect
 import json
@@ -6,150 +6,115 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from normmatch import Matcher, cli
+from normmatch.app import pictures, server
+from normmatch.app.serving import Listening, Serving, listen
 from normmatch.commands.demo import demo
-from normmatch.page import answers, server
-from tests.page.conftest import encoded
+from normmatch.errors import ConfigError
+from tests.app.client import Reply, ask, head, question, talk
+from tests.app.conftest import Stub, encoded, served
 
 
 @pytest.fixture(scope="module")
-def client(matcher: Matcher) -> Iterator[TestClient]:
-    with TestClient(server.make_server(matcher), raise_server_exceptions=False) as client:
-        yield client
+def real(matcher: Matcher) -> Iterator[Listening]:
+    """The page with a network behind it."""
+    with served(matcher) as listening:
+        yield listening
 
 
-def matched(client: TestClient, width: int, points: int) -> dict:
+def get(listening: Listening, path: str) -> Reply:
+    return talk(listening.door.port, head(listening.door.port, f"GET {path}"))
+
+
+def matched(listening: Listening, width: int, points: int) -> dict:
     """The answer for two pictures of a width with so many points."""
-    xy = [[5 + k, 5 + 3 * k] for k in range(points)]
-    sides = [{"name": "a.png", "keypoints": xy, "box": None}] * 2
-    data = {"request": json.dumps({"sides": sides, "one_to_one": False})}
-    files = {f"picture{k}": ("a.png", encoded(width, 64)) for k in (0, 1)}
-    answer = client.post("/match", files=files, data=data)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    xy = [[5.0 + k, 5.0 + 3 * k] for k in range(points)]
+    answer = ask(listening, "/match", question(xy, xy), encoded(width, 64), encoded(width, 64))
+    assert answer.status == 200, answer.body
+    return answer.json
 
 
-def test_the_page_and_its_parts(client: TestClient) -> None:
-    page = client.get("/")
-    assert page.status_code == 200
-    assert "default-src 'self'" in page.headers["content-security-policy"]
-    for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
-        assert client.get(f"/{address}").status_code == 200
-    for script in ("main.js", "edit.js"):
-        answer = client.get(f"/static/{script}")
+def test_the_page_and_its_parts(page_server: Listening) -> None:
+    page = get(page_server, "/")
+    assert page.status == 200
+    for address in re.findall(r'(?:src|href)="([^"]+)"', page.body.decode()):
+        assert get(page_server, f"/{address}").status == 200
+    for script in server.STATIC.glob("*.js"):
+        answer = get(page_server, f"/static/{script.name}")
         assert answer.headers["content-type"].startswith("text/javascript")
+        assert answer.body == script.read_bytes()
 
 
-def test_nothing_comes_from_outside() -> None:
+def test_a_head_has_no_body(page_server: Listening) -> None:
+    answer = talk(page_server.door.port, head(page_server.door.port, "HEAD /"))
+    assert (answer.status, answer.body) == (200, b"")
+
+
+def test_nothing_comes_from_outside_and_nothing_is_inline() -> None:
     for path in server.STATIC.iterdir():
-        addresses = re.findall(r"(?:https?:)?//[\w.]+", re.sub(r"(?m)^\s*//.*$|\s// .*$", "", path.read_text()))
+        text = path.read_text()
+        addresses = re.findall(r"(?:https?:)?//[\w.]+", re.sub(r"(?m)^\s*//.*$|\s// .*$", "", text))
         assert set(addresses) <= {"http://www.w3.org"}, path
+        assert not re.search(r"innerHTML|<style|\sstyle=|\son\w+=\"|javascript:|eval\(", text), path
 
 
-def test_samples(client: TestClient) -> None:
-    listed = client.get("/samples").json()
-    assert [sample["title"] for sample in listed[:3]] == ["cheetah", "lion", "cub"]
+def test_samples(page_server: Listening) -> None:
+    listed = get(page_server, "/samples").json
+    assert [sample["title"] for sample in listed] == ["cat", "raccoon", "astronaut"]
     assert listed[0]["keypoints"][0].keys() == {"name", "x", "y"}
     for sample in listed:
-        answer = client.get(f"/{sample['url']}")
-        assert answer.headers["content-type"].startswith("image/")
-    assert client.get("/samples/99").status_code == 404
-    assert client.get("/samples/-1").status_code == 404
+        answer = get(page_server, f"/{sample['url']}")
+        assert answer.headers["content-type"] == "image/jpeg"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/gradio_api/file=/etc/passwd",
-        f"/gradio_api/file={Path(__file__)}",
-        "/gradio_api/upload_progress",
-        "/config",
-        "/docs",
-        "/openapi.json",
-        "/static/../server.py",
-        "/static/%2e%2e/server.py",
-        "/static/nothing.js",
-        "/samples/../answers.py",
-        "/samples/x",
-        "//etc/passwd",
-        "/monitoring",
-    ],
-)
-def test_no_other_address_is_answered(client: TestClient, path: str) -> None:
-    answer = client.get(path)
-    assert answer.status_code in (400, 404)
-    assert answer.json().keys() == {"error"}
-
-
-def test_uploads_do_not_stay(client: TestClient) -> None:
-    assert client.post("/gradio_api/upload", files={"files": ("a.png", b"x")}).status_code == 404
-
-
-def test_bad_uploads_are_one_sentence(client: TestClient) -> None:
-    for answer in (
-        client.post("/picture", files={"file": ("notes.png", b"no picture")}),
-        client.post("/points", files={"file": ("notes.json", b"no points")}),
-        client.post("/picture", data={"file": "https://example.org/a.png"}),
-        client.post("/picture", files={"other": ("a.png", encoded(9, 9))}),
-        client.post("/match", data={"request": "{}"}),
-        client.post("/match", content=b"\x00" * 10, headers={"content-type": "multipart/form-data; boundary=x"}),
-    ):
-        assert answer.status_code == 400
-        assert "\n" not in answer.json()["error"]
-
-
-def test_a_picture_for_the_browser(client: TestClient) -> None:
-    answer = client.post("/picture", files={"file": ("a.tif", encoded(30, 20, kind="TIFF"))}).json()
+def test_a_picture_for_the_browser(page_server: Listening) -> None:
+    answer = ask(page_server, "/picture", None, encoded(30, 20, kind="TIFF"), name="a.tif").json
     assert (answer["name"], answer["width"], answer["height"]) == ("a.tif", 30, 20)
 
 
-def test_uploads_are_bounded_before_they_are_read(client: TestClient) -> None:
-    large = {"content-length": str(server.MAX_BODY + 1)}
-    answer = client.post("/picture", headers=large, content=b"")
-    assert (answer.status_code, answer.json()["error"]) == (413, "The upload has 51 MB; expected at most 51 MB.")
-    assert client.post("/picture", content=iter([b"x"])).status_code == 411
+def test_points_files(page_server: Listening) -> None:
+    answer = ask(page_server, "/points", None, b"image,name,x,y\na.png,eye,3,4\n", name="p.csv").json
+    assert answer["images"] == [{"image": "a.png", "keypoints": [{"name": "eye", "x": 3.0, "y": 4.0}]}]
 
 
-def test_a_bug_is_one_sentence_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_sentence_too(
+    page_server: Listening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(*args: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(answers, "describe_picture", broken)
-    answer = client.post("/picture", files={"file": ("a.png", encoded(9, 9))})
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
+    monkeypatch.setattr(pictures, "describe_picture", broken)
+    answer = ask(page_server, "/picture", None, encoded(9, 9))
+    assert (answer.status, answer.error) == (500, "The server failed at this; its log says why.")
 
 
-def test_users_at_once_get_their_own_answers(client: TestClient) -> None:
+def test_users_at_once_get_their_own_answers(real: Listening) -> None:
     asked = [(60 + 10 * k, 2 + k) for k in range(8)]
-    alone = [matched(client, *question) for question in asked]
+    alone = [matched(real, *each) for each in asked]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda question: matched(client, *question), asked))
+        together = list(pool.map(lambda each: matched(real, *each), asked))
     for first, second in zip(alone, together, strict=True):
         assert first["matches0"] == second["matches0"]
         assert first["matching_scores0"] == pytest.approx(second["matching_scores0"], abs=2e-4)
+        assert json.loads(json.dumps(first)) == first
 
 
-def test_it_listens_at_loopback_only_and_calls_nobody(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+# ---- where it listens ----
+
+
+def test_it_listens_at_loopback_only_and_calls_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inspect.signature(demo).parameters["host"].default == "127.0.0.1"
-    made = server.make_server(matcher)
     called: list[str] = []
     monkeypatch.setattr(socket, "getaddrinfo", recorded(socket.getaddrinfo, called))
-    address = server.launch(made, "127.0.0.1", None)
-    try:
-        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address)[1])
-        assert made.blocks.server.config.host == "127.0.0.1"
-        assert made.blocks.analytics_enabled is False
+    with served(Stub()) as listening:
+        assert re.fullmatch(rf"http://127\.0\.0\.1:{listening.door.port}/", listening.address)
+        assert get(listening, "/").status == 200
         assert set(called) <= {"127.0.0.1", "localhost"}
-        with pytest.raises(OSError), socket.create_connection((own_address(), port), timeout=1):
+        with pytest.raises(OSError), socket.create_connection((own_address(), listening.door.port), timeout=1):
             pass
-    finally:
-        made.blocks.close(verbose=False)
 
 
 def recorded(function: Callable, names: list[str]) -> Callable:
@@ -172,7 +137,39 @@ def own_address() -> str:
         return probe.getsockname()[0]
 
 
-@pytest.mark.parametrize("where", ["--port taken", "--port 0", "--port 99999", "--host 192.0.2.1"])
+def test_the_first_free_port() -> None:
+    first, second = listen("127.0.0.1"), listen("127.0.0.1")
+    try:
+        assert 7860 <= first.door.port < second.door.port
+    finally:
+        first.socket.close()
+        second.socket.close()
+
+
+def test_a_stopped_server_lets_go_of_its_port() -> None:
+    with served(Stub()) as listening:
+        port = listening.door.port
+    with Serving(server.make_app(Stub()), listen("127.0.0.1", port)) as serving:
+        assert serving.address.endswith(f":{port}/")
+    assert not serving.thread.is_alive()
+
+
+@pytest.mark.parametrize("host", ["", " ", "[]", " 127.0.0.1"])
+def test_a_host_that_is_none(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--host", host])
+    expected = f"The host is {host!r}; expected an address or a name of this machine, as 127.0.0.1.\n"
+    assert " ".join(capsys.readouterr().err.split()) == " ".join(expected.split())
+
+
+@pytest.mark.parametrize("host", ["no such name", "a" * 300, "*", "http://127.0.0.1", "127.0.0.1:80", "\0", "é" * 70])
+def test_a_host_that_cannot_be(host: str) -> None:
+    with pytest.raises(ConfigError, match="^Nothing can listen at ") as error:
+        listen(host)
+    assert len(str(error.value)) <= 300
+
+
+@pytest.mark.parametrize("where", ["--port taken", "--port 0", "--port 99999", "--port -1", "--host 192.0.2.1"])
 def test_an_address_that_is_not_free_is_one_sentence_before_the_network_is_loaded(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

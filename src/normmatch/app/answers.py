@@ -71,8 +71,7 @@ def _view(matcher: "Matcher", file: File, side: dict[str, Any], which: str) -> V
 def _sides(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     """The points and boxes that were asked for, checked but for where they lie, which the matcher does."""
     sides, one_to_one = asked.get("sides"), asked.get("one_to_one")
-    whole = isinstance(sides, list) and all(isinstance(s, dict) and {"keypoints", "box"} <= s.keys() for s in sides)
-    if not whole or not isinstance(one_to_one, bool):
+    if not (isinstance(sides, list) and all(map(_is_side, sides)) and isinstance(one_to_one, bool)):
         expected = "`sides`, each with `keypoints` and `box`, and `one_to_one`"
         raise InputError(f"The page sent a request that cannot be read; expected {expected}.")
     if len(sides) != len(SIDES):
@@ -82,6 +81,10 @@ def _sides(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
         if side["box"] is not None and not _numbers(side["box"], 4):
             raise InputError(f"The box of {which} is none; expected x, y, width and height as numbers, or null.")
     return sides, one_to_one
+
+
+def _is_side(side: Any) -> bool:
+    return isinstance(side, dict) and {"keypoints", "box"} <= side.keys()
 
 
 def _check_keypoints(keypoints: Any, which: str) -> None:

@@ -12,7 +12,8 @@ from types import TracebackType
 import uvicorn
 
 from normmatch.app.connections import Connection
-from normmatch.app.guard import App, Door, Guard, Limits, host_names
+from normmatch.app.door import App, Door, host_names
+from normmatch.app.guard import Guard, Limits
 from normmatch.errors import ConfigError
 
 FIRST_PORT, PORTS = 7860, 100
@@ -39,10 +40,14 @@ def listen(host: str, port: int | None = None) -> Listening:
         raise ConfigError(f"The host is {host[:60]!r}; expected an address or a name of this machine, as 127.0.0.1.")
     if port is not None and not 0 < port < 65536:
         raise _no_address(host, port)
+    try:
+        family = socket.AF_INET6 if ":" in name else socket.AF_INET
+        place = str(socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)[0][4][0])
+    except (OSError, ValueError, TypeError):  # no such name, or none that could be
+        raise _no_address(host, port) from None
     for number in range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]:
-        with suppress(OSError, UnicodeError):
-            family = socket.AF_INET6 if ":" in name else socket.AF_INET
-            return _listening(socket.create_server((name, number), family=family, backlog=256), name)
+        with suppress(OSError):
+            return _listening(socket.create_server((place, number), family=family, backlog=256), name)
     raise _no_address(host, port)
 
 
