@@ -55,14 +55,14 @@ def post(port: int, path: str, body: bytes, *more: str, origin: str | None = Non
 
 
 @contextmanager
-def connected(port: int, timeout: float = 10.0) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
+def connected(port: int, timeout: float = 10.0, host: str = "127.0.0.1") -> Iterator[socket.socket]:
+    with socket.create_connection((host, port), timeout=timeout) as connection:
         yield connection
 
 
-def talk(port: int, data: bytes, timeout: float = 10.0) -> Reply:
+def talk(port: int, data: bytes, timeout: float = 10.0, host: str = "127.0.0.1") -> Reply:
     """Send bytes and read one answer."""
-    with connected(port, timeout) as connection:
+    with connected(port, timeout, host) as connection:
         with suppress(OSError):  # refused before all was sent: the answer may be there
             connection.sendall(data)
         return read_reply(connection, data.startswith(b"HEAD"))

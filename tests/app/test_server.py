@@ -4,6 +4,8 @@ import inspect
 import json
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -135,6 +137,43 @@ def own_address() -> str:
         except OSError:
             return "127.0.0.2"
         return probe.getsockname()[0]
+
+
+def test_others_are_let_in_only_by_the_whole_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies: list[Reply] = []
+
+    def open_it(*_: object) -> None:
+        shown = capsys.readouterr().out
+        host, port, path = re.match(r"the page is at http://(.+):(\d+)(/[\w-]{20,}/) until", shown).groups()
+        assert "everybody who can reach this machine and has this whole address can use it" in shown
+        for each in (path, "/", path + "static/main.js", path[:-2] + "/"):
+            replies.append(talk(int(port), head(int(port), f"GET {each}", host=f"{host}:{port}"), host=host))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("normmatch.photographs.matcher.Matcher", lambda *_, **__: Stub())
+    monkeypatch.setattr("threading.Event.wait", open_it)
+    cli.main(["demo", "--host", "0.0.0.0"])
+    assert [reply.status for reply in replies] == [200, 403, 200, 403]
+    assert all(reply.headers["referrer-policy"] == "same-origin" for reply in replies)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_ipv6() -> None:
+    try:
+        listening = listen("[::1]")
+    except ConfigError:
+        pytest.skip("needs IPv6")
+    with Serving(server.make_app(Stub()), listening):
+        assert re.fullmatch(r"http://\[::1\]:\d+/", listening.address)
+        port = listening.door.port
+        assert talk(port, head(port, host=f"[::1]:{port}"), host="::1").status == 200
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; from normmatch.app import server, serving, answers"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_the_first_free_port() -> None:

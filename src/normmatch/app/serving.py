@@ -5,6 +5,7 @@ import ipaddress
 import secrets
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -107,21 +108,15 @@ class Serving:
             h11_max_incomplete_event_size=limits.head_bytes,
         )
         self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self._run, name="normmatch-server", daemon=True)
-        self._started = threading.Event()
-
-    def _run(self) -> None:
-        try:
-            self.server.run(sockets=[self.socket])
-        finally:
-            self._started.set()
+        run = functools.partial(self.server.run, sockets=[self.socket])
+        self.thread = threading.Thread(target=run, name="normmatch-server", daemon=True)
 
     def start(self) -> "Serving":
         """Start it, and wait until it answers."""
         self.thread.start()
-        for _ in range(int(START / 0.02)):
-            if self.server.started or self._started.wait(0.02):
-                break
+        end = time.monotonic() + START
+        while not self.server.started and self.thread.is_alive() and time.monotonic() < end:
+            time.sleep(0.01)
         if not self.server.started:
             raise ConfigError(f"The server at {self.address} did not start.")
         return self
