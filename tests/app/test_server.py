@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,7 +145,7 @@ def test_others_are_let_in_only_by_the_whole_address(
 ) -> None:
     replies: list[Reply] = []
 
-    def open_it(*_: object) -> None:
+    def open_it() -> None:
         shown = capsys.readouterr().out
         host, port, path = re.match(r"the page is at http://(.+):(\d+)(/[\w-]{20,}/) until", shown).groups()
         assert "everybody who can reach this machine and has this whole address can use it" in shown
@@ -153,7 +154,8 @@ def test_others_are_let_in_only_by_the_whole_address(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("normmatch.photographs.matcher.Matcher", lambda *_, **__: Stub())
-    monkeypatch.setattr("threading.Event.wait", open_it)
+    threading = SimpleNamespace(Event=lambda: SimpleNamespace(wait=open_it))
+    monkeypatch.setattr("normmatch.commands.demo.threading", threading)
     cli.main(["demo", "--host", "0.0.0.0"])
     assert [reply.status for reply in replies] == [200, 403, 200, 403]
     assert all(reply.headers["referrer-policy"] == "same-origin" for reply in replies)
