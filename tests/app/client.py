@@ -79,12 +79,13 @@ def read_reply(connection: socket.socket, only_head: bool = False) -> Reply:
     lines, _, body = data.partition(b"\r\n\r\n")
     first, *rest = lines.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
-    while not only_head and len(body) < int(headers.get("content-length", 0)):
+    length = 0 if only_head else int(headers.get("content-length", 0))
+    while len(body) < length:
         piece = _receive(connection)
         if not piece:
             break
         body += piece
-    return Reply(int(first.split()[1]), headers, body)
+    return Reply(int(first.split()[1]), headers, body[:length])
 
 
 def _receive(connection: socket.socket) -> bytes:
