@@ -111,6 +111,7 @@ PROTOCOL = [
     raw("an unknown version", "400 505", b"GET / HTTP/9.9\r\nHost: 127.0.0.1:PORT\r\n\r\n"),
     raw("HTTP/0.9", "400", b"GET /\r\n\r\n"),
     get("a header of 100 KB", "400 431", "/", "X-Long: " + "x" * 100_000),
+    get("a question of 100 KB", "400 431", "/?" + "x" * 100_000),
     get("5,000 headers", "400 431", "/", *[f"X-{k}: {k}" for k in range(5000)]),
     get("a header without end", "400 431", "/", "X-Long: " + "x" * 1_000_000),
     get("a space before the colon", "400", "/", "X-Odd : 1"),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 READING = ("GET", "HEAD")
-ASKING = "application/octet-stream"  # what a question is sent as: a foreign page may not send this without asking
+# What a question is sent as. A foreign page may send neither before its browser has asked us, and we never give leave.
+ASKING = ("application/octet-stream", "application/json")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,7 +53,8 @@ def admitted(scope: Scope, door: Door, most: int) -> Scope:
 def _check_head(scope: Scope, most: int) -> None:
     if scope["http_version"] not in ("1.0", "1.1"):
         raise Refusal(505, f"The request is of HTTP {shown(scope['http_version'])}; expected 1.1.")
-    size = len(scope["path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in scope["headers"])
     if size > most:
         raise Refusal(431, f"The request has {size:,} bytes of headers; expected at most {most:,}.")
 
@@ -99,8 +101,9 @@ def _check_asking(scope: Scope, host: str) -> None:
     if one_header(scope, b"content-length") and one_header(scope, b"transfer-encoding"):
         raise Refusal(400, "The request has a Content-Length and a Transfer-Encoding; expected one of them.")
     kind = one_header(scope, b"content-type").lower()
-    if kind != ASKING:
-        raise Refusal(415, f"The request has the content type {shown(kind) or 'of nothing'}; expected {ASKING}.")
+    if kind.partition(";")[0].strip() not in ASKING:
+        expected = " or ".join(ASKING)
+        raise Refusal(415, f"The request has the content type {shown(kind) or 'of nothing'}; expected {expected}.")
     if one_header(scope, b"content-encoding") not in ("", "identity"):
         raise Refusal(415, "The request is compressed; expected it as it is.")
 

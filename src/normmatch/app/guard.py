@@ -31,6 +31,7 @@ POLICY = (
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
     b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
     b"referrer-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
@@ -88,7 +89,7 @@ class Guard:
         except Gone:
             pass
         except Exception:  # of the application; its trace stays here
-            LOG.exception("%s failed", scope["path"][:80])
+            LOG.exception("%s failed", scope["path"].rpartition("/")[2][:80] or "/")  # without the token
             if not send.started:
                 await send_error(send, 500, "The server failed at this; its log says why.")
 
