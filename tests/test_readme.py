@@ -10,6 +10,7 @@ from dataclasses import replace
 from email.parser import Parser
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -166,7 +167,8 @@ def test_many_photographs(tiny: list[str]) -> None:
 
 def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (demo,) = commands("normmatch demo")
-    monkeypatch.setattr("threading.Event.wait", lambda *_: True)
+    threading = SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda: True))  # nobody presses Ctrl+C here
+    monkeypatch.setattr("normmatch.commands.demo.threading", threading)
     cli.main([*demo, *tiny])
     assert re.match(r"the page is at http://127.0.0.1:\d+/ until you press Ctrl\+C", capsys.readouterr().out)
 
