@@ -122,6 +122,20 @@ def test_idle_connections_keep_nobody_out(hasty: Listening) -> None:
             connection.close()
 
 
+def test_where_all_connections_are_at_work_one_more_is_refused() -> None:
+    go = threading.Event()
+    with served(Stub(work=lambda: go.wait(20) and None), Limits(connections=3)) as listening:
+        port = listening.door.port
+        with ThreadPoolExecutor(3) as pool:
+            asked = [pool.submit(ask, listening, "/match", ASKED, PNG, PNG) for _ in range(3)]
+            time.sleep(0.5)
+            reply = talk(port, head(port))
+            go.set()
+            assert [one.result().status for one in asked] == [200] * 3
+        assert (reply.status, reply.error[:25]) == (503, "Too many connections are ")
+        assert talk(port, head(port)).status == 200
+
+
 def test_a_busy_server_says_when_to_come_back() -> None:
     go = threading.Event()
     stub = Stub(work=lambda: go.wait(20) and None)
