@@ -1,5 +1,6 @@
 """Starting and stopping a server of ours: a socket, the names that it may be called by, a thread, and the guard."""
 
+import ctypes
 import functools
 import ipaddress
 import secrets
@@ -19,6 +20,7 @@ from normmatch.errors import ConfigError
 
 FIRST_PORT, PORTS = 7860, 100
 LOCAL = ("127.0.0.1", "localhost", "::1")
+M_MMAP_THRESHOLD, LARGE = -3, 8_000_000  # glibc's name for it; bytes: a picture, but nothing inside the network
 START, STOP = 30.0, 5.0  # seconds that the server may take
 
 
@@ -83,6 +85,15 @@ def _no_address(host: str, port: int | None) -> ConfigError:
     where = f"the ports from {FIRST_PORT} on" if port is None else f"port {port}"
     sentence = f"Nothing can listen at {host[:60]}, {where}; expected an address of this machine and a free port."
     return ConfigError(sentence)
+
+
+def return_memory() -> None:
+    """Have large buffers go back to the system when they are free, where the C library can do that.
+
+    glibc learns from the first large picture to keep such buffers; fixing its threshold ends that for this process.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another C library, or none that can be asked
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 class Serving:

@@ -55,16 +55,18 @@ def demo(
 
     Args:
         weights: a bundled name, a weights file, or a folder that training wrote
-        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for everybody in the network
+        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for everybody in the network who has
+            the address that is printed, which has a secret part
         port: the port to listen at; the first free one from 7860 on if not given
         device: auto, cpu, cuda or mps
         browser: open the page in the browser
     """
     require("starlette", "uvicorn")
     from normmatch.app.server import make_app
-    from normmatch.app.serving import Serving, listen
+    from normmatch.app.serving import Serving, listen, return_memory
     from normmatch.photographs.matcher import Matcher
 
+    return_memory()
     listening = listen(host, port)  # before the network is loaded
     with Serving(make_app(Matcher(weights, device=device, cache=CACHE)), listening):
         print(f"the page is at {listening.address} until you press Ctrl+C", flush=True)
