@@ -55,8 +55,7 @@ def demo(
 
     Args:
         weights: a bundled name, a weights file, or a folder that training wrote
-        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for everybody in the network who has
-            the address that is printed, which has a secret part
+        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for all who are given its address
         port: the port to listen at; the first free one from 7860 on if not given
         device: auto, cpu, cuda or mps
         browser: open the page in the browser
