@@ -13,7 +13,7 @@ def test_the_extras_are_those_of_the_project() -> None:
     brings: dict[str, set[str]] = {}
     for line in importlib.metadata.requires("normmatch") or ():
         if found := re.fullmatch(r"([\w.-]+).*extra == ['\"](\w+)['\"]", line):
-            brings.setdefault(found[2], set()).add(found[1].replace("-", "_").replace("scikit_image", "skimage"))
+            brings.setdefault(found[2], set()).add(found[1].replace("-", "_"))
     for package, extra in EXTRAS.items():
         assert package in brings[extra]
 

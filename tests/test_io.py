@@ -17,7 +17,8 @@ from PIL import Image
 
 from normmatch import io
 from normmatch.errors import InputError
-from normmatch.io import read_image, whole_file
+from normmatch.io import read_image
+from normmatch.outputs import whole_file
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 

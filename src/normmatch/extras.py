@@ -5,7 +5,7 @@ import importlib.util
 from normmatch.errors import ConfigError
 
 EXTRAS = {
-    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "gradio": "demo", "skimage": "demo",
+    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "starlette": "app", "uvicorn": "app",
     "onnx": "export", "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
 }  # fmt: skip
 

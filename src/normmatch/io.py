@@ -1,5 +1,6 @@
 """Reading images: any common file becomes an upright RGB array, or one sentence says why not. And lock files."""
 
+import functools
 import io
 import os
 import re
@@ -15,7 +16,6 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from normmatch.errors import InputError, first_line
-from normmatch.outputs import whole_file, write_json, write_text, writing  # noqa: F401 - until all say so
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 MAX_BYTES = 1 << 29  # of an open file
@@ -110,7 +110,7 @@ def _decode(source: Path | io.BytesIO, name: str, max_pixels: int) -> np.ndarray
     # Pillow warns of large images and of damaged EXIF blocks; we refuse the first and do without the second.
     with QUIET:
         try:
-            with Image.open(source) as image:
+            with Image.open(source, formats=_formats()) as image:
                 _check_header(image, name, max_pixels)
                 ImageOps.exif_transpose(image, in_place=True)  # or an upright image would be copied
                 return rgb_array(image)
@@ -217,6 +217,13 @@ def check_file(path: Path) -> None:
         raise InputError(f"{path} is not a regular file; expected an image file.")
     if info.st_size == 0:
         raise InputError(f"The image {path} is empty (0 bytes).")
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    """What we read, as this Pillow calls it: a format that it is not told of is never looked for."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)  # without MPO, which its JPEG reader reads
 
 
 def _check_header(image: Image.Image, name: str, max_pixels: int) -> None:

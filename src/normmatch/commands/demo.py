@@ -5,18 +5,23 @@ import os
 import shutil
 import sys
 import threading
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from normmatch.extras import require
+
 Title = Annotated[str, arg(metavar="PHOTOGRAPH")]
 Out = Annotated[Path, arg(metavar="FILE")]
 
+CACHE = 8  # pictures that the page's network remembers: people look at a few at a time
+
 
 def samples(
-    first: Positional[Title] = "cheetah",
-    second: Positional[Title] = "lion",
+    first: Positional[Title] = "cat",
+    second: Positional[Title] = "raccoon",
     weights: str = "small",
     out: Out = Path("matches.png"),
     copy_to: Path | None = None,
@@ -24,7 +29,7 @@ def samples(
     """Match the keypoints of two photographs that come with this program, and draw them.
 
     Args:
-        first: the first: cheetah, lion, cub, running cheetah, cat or motorcycle
+        first: the first: cat, raccoon or astronaut
         second: the second
         weights: a bundled name, a weights file, or a folder that training wrote
         out: the picture of the matches
@@ -57,22 +62,26 @@ def demo(
 
     Args:
         weights: a bundled name, a weights file, or a folder that training wrote
-        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for everybody in the network
+        host: the address to listen at; 127.0.0.1 is for this machine only, 0.0.0.0 for all who are given its address
         port: the port to listen at; the first free one from 7860 on if not given
         device: auto, cpu, cuda or mps
         browser: open the page in the browser
     """
+    require("starlette", "uvicorn")
+    from normmatch.app.server import make_app
+    from normmatch.app.serving import Serving, listen, return_memory
     from normmatch.matching.matcher import Matcher
-    from normmatch.page.server import check_address, launch, make_server
 
-    check_address(host, port)
-    server = make_server(Matcher(weights, device=device))
-    address = launch(server, host, port, browser=browser)
-    print(f"the page is at {address} until you press Ctrl+C", flush=True)
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        print("everybody who can reach this machine can use it", flush=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        threading.Event().wait()
+    return_memory()
+    listening = listen(host, port)  # before the network is loaded
+    with Serving(make_app(Matcher(weights, device=device, cache=CACHE)), listening):
+        print(f"the page is at {listening.address} until you press Ctrl+C", flush=True)
+        if listening.door.token:
+            print("everybody who can reach this machine and has this whole address can use it", flush=True)
+        if browser:
+            webbrowser.open(listening.address)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
 
 def _program() -> str:

@@ -1,11 +1,9 @@
-"""Sample photographs: they lie inside installed packages, their keypoints were marked by hand in `samples.json`.
+"""Sample photographs, which are in the package, and their keypoints, which were marked by hand.
 
-The cheetah, the lion and the cub come with gradio, the cat and the motorcycle with scikit-image; both are in the extra
-`demo`. The names of the keypoints are PascalVOC's; left is the animal's left.
+Where they come from and that they are free is said in `sample_pictures/README.md`. Left is the animal's left.
 """
 
 import csv
-import importlib.util
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,19 +13,10 @@ from normmatch import annotations
 from normmatch.annotations import Annotation
 from normmatch.annotations.native import as_entry
 from normmatch.errors import InputError
-from normmatch.extras import missing
-from normmatch.io import whole_file, write_json, writing
+from normmatch.outputs import whole_file, write_json, writing
 
-POINTS = Path(__file__).parent / "samples.json"
-TITLES = {  # by the place of the file, which begins with the package
-    "gradio/media_assets/images/cheetah1.jpg": "cheetah",
-    "gradio/media_assets/images/lion.jpg": "lion",
-    "gradio/test_data/cheetah2.jpg": "cub",
-    "gradio/media_assets/images/cheetah.jpg": "running cheetah",
-    "skimage/data/chelsea.png": "cat",
-    "skimage/data/motorcycle_left.png": "motorcycle",
-    "skimage/data/motorcycle_right.png": "motorcycle from the right",
-}
+FOLDER = Path(__file__).parent / "sample_pictures"
+POINTS = FOLDER / "points.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,21 +33,19 @@ class Sample:
 
 
 def find_samples() -> list[Sample]:
-    """The samples whose packages are installed; none of the packages is imported."""
-    placed = [(TITLES[points.image], points, _place(points.image)) for points in annotations.read(POINTS)]
-    return [Sample(title, replace(points, image=str(path))) for title, points, path in placed if path is not None]
+    """The samples: a cat, a raccoon, an astronaut."""
+    return [
+        Sample(Path(points.image).stem, replace(points, image=str(FOLDER / points.image)))
+        for points in annotations.read(POINTS)
+    ]
 
 
-def get_sample(title: str, samples: Sequence[Sample] | None = None) -> Sample:
+def get_sample(title: str) -> Sample:
     """The sample of that title."""
-    samples = find_samples() if samples is None else samples
-    for sample in samples:
-        if sample.title == title:
-            return sample
-    if not samples:
-        raise missing("gradio")
-    known = ", ".join(sample.title for sample in samples)
-    raise InputError(f"There is no sample photograph {title!r}; expected one of {known}.")
+    samples = {sample.title: sample for sample in find_samples()}
+    if title not in samples:
+        raise InputError(f"There is no sample photograph {title[:60]!r}; expected one of {', '.join(samples)}.")
+    return samples[title]
 
 
 def copy_samples(samples: Sequence[Sample], folder: Path) -> None:
@@ -76,13 +63,3 @@ def copy_samples(samples: Sequence[Sample], folder: Path) -> None:
         write_json(folder / "reference.json", {"images": entries[:1]})
         with whole_file(folder / "pairs.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("image0", "image1"), *((names[0], name) for name in names[1:])])
-
-
-def _place(image: str) -> Path | None:
-    """Where the file lies, None if its package is not installed or comes without it."""
-    package, *rest = image.split("/")
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent.joinpath(*rest)
-    return path if path.is_file() else None

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from normmatch.config import TrainConfig
 from normmatch.errors import WeightsError
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 
 
 def save(path: Path, state: dict[str, Any], keep: int) -> None:

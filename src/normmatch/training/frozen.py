@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from normmatch.config import TrainConfig
 from normmatch.datasets.batches import read_images
 from normmatch.datasets.types import PreparedSplit
-from normmatch.io import whole_file
 from normmatch.model.network import MatchingHead
 from normmatch.model.sampling import Nodes, node_features
+from normmatch.outputs import whole_file
 from normmatch.training.augmentation import add_noise, draw_params, fit_params, render
 from normmatch.training.batches import KeypointTable
 

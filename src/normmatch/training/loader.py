@@ -19,7 +19,7 @@ from normmatch.datasets.batches import read_images
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
 from normmatch.training.distributed import mean, on_first
 from normmatch.training.frozen import FrozenFeatures

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predictions import Predictions
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 
 LOG, CURVES = "log.jsonl", "tensorboard"  # in the folder of a run
 PICTURES = 4  # matched validation pairs that are shown

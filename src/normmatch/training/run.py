@@ -24,9 +24,10 @@ from normmatch.datasets.catalog import load_splits, prepared_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.datasets.types import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError, DeviceError, WeightsError, first_line
-from normmatch.io import locked, whole_file
+from normmatch.io import locked
 from normmatch.model.backbone import compiled_parts, load_weights
 from normmatch.model.network import NormMatch
+from normmatch.outputs import whole_file
 from normmatch.training import checkpoint
 from normmatch.training.batches import KeypointTable, TrainBatches
 from normmatch.training.distributed import CHECKED, LATE, is_first, make_fabric, on_first, without_compiler

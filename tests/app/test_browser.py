@@ -1,136 +1,24 @@
 """The page in a real browser, as a person uses it."""
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from normmatch import Matcher
-from normmatch.page import server
-from tests.page.conftest import encoded
+from tests.app.browser import NEEDED, Page
+from tests.app.conftest import encoded, served
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-DRIVER = shutil.which("chromedriver") or ""
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
-    "--disable-sync --no-first-run --disable-dev-shm-usage --window-size=1280,900"
-)
-
-
-class Page:
-    """A browser with the page in it."""
-
-    def __init__(self, address: str, folder: Path) -> None:
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
-        for flag in [*FLAGS.split(), f"--user-data-dir={folder / 'profile'}"]:
-            options.add_argument(flag)
-        options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
-        self.folder = folder
-        self.open(address)
-
-    def open(self, address: str) -> None:
-        self.browser.get(address)
-        self.wait(lambda: self.one("body").get_attribute("data-ready"))
-
-    def settle(self) -> None:
-        """Wait until every change is drawn: the page draws once a frame, not at once."""
-        self.browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
-
-    def one(self, selector: str) -> Any:
-        self.settle()
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def texts(self, selector: str) -> list[str]:
-        """The text of each such element, of one moment: links and rows are made anew whenever the page draws."""
-        self.settle()
-        script = "return Array.from(document.querySelectorAll(arguments[0]), (found) => found.textContent)"
-        return self.browser.execute_script(script, selector)
-
-    def wait(self, condition: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.browser, 60, poll_frequency=0.05).until(lambda _: condition())
-
-    def side(self, side: int, selector: str) -> Any:
-        return self.one(f".side[data-side='{side}'] {selector}")
-
-    def rect(self, selector: str, index: int = 0) -> dict[str, float]:
-        """The middle and size of an element on the screen.
-
-        The overlay is drawn anew at every change, so its elements cannot be held.
-        """
-        script = """const [selector, index] = arguments;
-            const found = document.querySelectorAll(selector)[index]?.getBoundingClientRect();
-            const {x, y, width, height} = found ?? {};
-            return found && {x: x + width / 2, y: y + height / 2, width, height};"""
-        self.settle()
-        found = self.browser.execute_script(script, selector, index)
-        assert found, f"there is no {selector} number {index}"
-        return found
-
-    def count(self, side: int) -> int:
-        """How many points a side has."""
-        return len(self.texts(f"#overlay .point[data-side='{side}']"))
-
-    def over(self, selector: str, index: int = 0) -> ActionChains:
-        """The pointer in the middle of an element, for what follows."""
-        found = self.rect(selector, index)
-        actions = self.actions()
-        actions.w3c_actions.pointer_action.move_to_location(round(found["x"]), round(found["y"]))
-        return actions
-
-    def over_point(self, side: int, index: int) -> ActionChains:
-        return self.over(f"#overlay .point[data-side='{side}'] .dot", index)
-
-    def actions(self) -> ActionChains:
-        return ActionChains(self.browser, duration=20)
-
-    def click_at(self, side: int, dx: int, dy: int) -> None:
-        """Click so many pixels of the screen from the middle of a picture."""
-        self.actions().move_to_element_with_offset(self.side(side, ".frame"), dx, dy).click().perform()
-
-    def choose_sample(self, side: int, title: str, size: str) -> None:
-        self.side(side, ".samples summary").click()
-        self.side(side, f"[data-sample='{title}']").click()
-        self.wait(lambda: size in self.side(side, ".note").text)
-
-    def match(self) -> None:
-        self.one("#match").click()
-        self.wait(lambda: self.one("#results").is_displayed())
-
-    def slide(self, share: float) -> None:
-        slider = self.one("#threshold")
-        dx = round((share - 0.5) * (slider.size["width"] - 20))
-        self.actions().move_to_element_with_offset(slider, dx, 0).click().perform()
-
-    def download(self, kind: str) -> Path:
-        self.one(f"#download{kind}").click()
-        path = self.folder / f"matches.{kind.lower()}"
-        self.wait(path.is_file)
-        return path
-
-    def complaints(self) -> list[str]:
-        """What the browser's console complains of, but for refusals, which the page shows itself."""
-        return [entry["message"] for entry in self.browser.get_log("browser") if "status of 4" not in entry["message"]]
+pytestmark = NEEDED
 
 
 @pytest.fixture(scope="module")
 def address(matcher: Matcher) -> Iterator[str]:
-    made = server.make_server(matcher)
-    yield server.launch(made, "127.0.0.1", None)
-    made.blocks.close(verbose=False)
+    with served(matcher) as listening:
+        yield listening.address
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +37,9 @@ def page(browser: Page, address: str) -> Iterator[Page]:
 
 
 def test_from_a_sample_to_the_files(page: Page) -> None:
-    assert [page.count(side) for side in (0, 1)] == [6, 8]  # the page opens with the cheetah and the lion
-    page.choose_sample(1, "cub", "762 x 787")
-    assert page.count(1) == 6
+    assert [page.count(side) for side in (0, 1)] == [6, 7]  # the page opens with the cat and the raccoon
+    page.choose_sample(1, "astronaut", "512 x 512")
+    assert page.count(1) == 8
     page.match()
     assert len(page.texts("#overlay .link")) == len(page.texts("#table tbody tr")) == 6
     assert "Matched in" in page.one("#status").text
@@ -161,9 +49,9 @@ def test_from_a_sample_to_the_files(page: Page) -> None:
     assert page.wait(lambda: page.one("#tooltip").text).startswith("L_Eye → ")
 
     kept = json.loads(page.download("Json").read_text())
-    assert [image["image"] for image in kept["images"]] == ["cheetah1.jpg", "cheetah2.jpg"]
+    assert [image["image"] for image in kept["images"]] == ["cat.jpg", "astronaut.jpg"]
     assert len(kept["matches"]) == len(kept["matches0"]) == 6
-    assert (kept["image0"], kept["names0"][0], kept["keypoints0"][0]) == ("cheetah1.jpg", "L_Eye", [161, 91])
+    assert (kept["image0"], kept["names0"][0], kept["keypoints0"][0]) == ("cat.jpg", "L_Eye", [317, 136])
     rows = page.download("Csv").read_text().splitlines()
     assert rows[0] == "name0,x0,y0,name1,x1,y1,score"
     assert len(rows) == 7
@@ -254,7 +142,7 @@ def test_own_files_good_and_bad(page: Page, tmp_path: Path) -> None:
 
     give("upload", "notes.jpg")
     page.wait(lambda: "notes.jpg is not a readable image" in page.side(0, ".message").text)
-    assert page.count(0) == 6  # the cheetah stays
+    assert page.count(0) == 6  # the cat stays
     give("upload", "own.png")
     page.wait(lambda: page.side(0, ".note").text.startswith("own.png, 320 x 240 · no points"))
     assert page.side(0, ".message").text == ""
@@ -298,12 +186,12 @@ def test_a_phone(page: Page) -> None:
 def test_two_people_at_once(page: Page, address: str, tmp_path: Path) -> None:
     other = Page(address, tmp_path)
     try:
-        other.choose_sample(0, "motorcycle", "741 x 500")
-        other.choose_sample(1, "motorcycle from the right", "741 x 500")
+        other.choose_sample(0, "raccoon", "720 x 540")
+        other.choose_sample(1, "astronaut", "512 x 512")
         assert page.count(0) == 6
         page.one("#match").click()
         other.one("#match").click()
-        for person, count, name in ((page, 6, "Nose"), (other, 10, "SeatBase")):
+        for person, count, name in ((page, 6, "L_EarBase"), (other, 7, "L_F_Paw")):
             person.wait(lambda person=person: person.one("#results").is_displayed())
             assert len(person.texts("#table tbody tr")) == count
             assert name in person.one("#table").text

@@ -1,6 +1,6 @@
 // The bar above each picture: upload, drop, paste and samples; points files; the box; and a message beside them.
 
-import { formOf, send } from "./server.js";
+import { pictureUrl, send } from "./server.js";
 import { changed, setPicture, setPoints, state } from "./state.js";
 
 const MAX_FILE = 25e6; // bytes, as the server has it
@@ -102,9 +102,9 @@ async function loadPicture(side, file, { keypoints = [], box = null } = {}) {
   articles[side].classList.add("loading");
   try {
     if (file.size > MAX_FILE) throw new Error(`${file.name} has ${Math.round(file.size / 1e6)} MB; expected at most ${MAX_FILE / 1e6} MB.`);
-    const { name, width, height, preview } = await send("picture", formOf({ file }));
+    const { name, width, height, preview } = await send("picture", [file]);
     if (load !== loads[side]) return;
-    setPicture(side, { file, name, width, height, url: preview, points: keypoints.map((point) => ({ ...point })), box });
+    setPicture(side, { file, name, width, height, url: pictureUrl(preview), points: keypoints.map((point) => ({ ...point })), box });
   } catch (error) {
     if (load === loads[side]) say(side, error.message);
   } finally {
@@ -117,7 +117,7 @@ async function loadPoints(side, file) {
   const { file: picture, name, width, height } = state.sides[side];
   try {
     if (!picture) throw new Error("Choose a picture first: the points are placed on it.");
-    const { images } = await send("points", formOf({ file }));
+    const { images } = await send("points", [file]);
     const chosen = images.find((image) => image.image.split(/[\\/]/).pop() === name) ?? images[Math.min(side, images.length - 1)];
     const outside = chosen.keypoints.find(({ x, y }) => !(x >= 0 && y >= 0 && x <= width && y <= height));
     if (outside) throw new Error(`${file.name}: ${outside.name} is at (${outside.x}, ${outside.y}), outside the picture of ${width} x ${height} pixels.`);

@@ -53,6 +53,7 @@ export function undo() {
 }
 
 export function setPicture(side, picture) {
+  URL.revokeObjectURL(state.sides[side].url);
   Object.assign(state.sides[side], emptySide(), picture);
   history.length = 0;
   state.selected = null;

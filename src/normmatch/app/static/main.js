@@ -4,7 +4,7 @@ import * as download from "./download.js";
 import { draw as drawOverlay } from "./draw.js";
 import * as edit from "./edit.js";
 import * as results from "./results.js";
-import { formOf, send } from "./server.js";
+import { send } from "./server.js";
 import * as sides from "./sides.js";
 import { changed, onChange, state } from "./state.js";
 
@@ -20,18 +20,18 @@ async function match() {
   message.textContent = "";
   running += 1;
   const run = running;
-  const asked = JSON.stringify({
+  const asked = {
     one_to_one: oneToOne.checked,
-    sides: state.sides.map(({ name, points, box }) => ({ name, box, keypoints: points.map(({ x, y }) => [x, y]) })),
-  });
-  const [picture0, picture1] = state.sides.map((side) => side.file);
+    sides: state.sides.map(({ points, box }) => ({ box, keypoints: points.map(({ x, y }) => [x, y]) })),
+  };
+  const files = state.sides.map((side) => side.file);
   button.classList.add("running");
   button.disabled = true;
   state.result = null;
   changed();
   const before = state.sides.map(({ file, points, box }) => JSON.stringify([file?.name, points, box])).join();
   try {
-    const answer = await send("match", formOf({ picture0, picture1, request: asked }));
+    const answer = await send("match", files, asked);
     const now = state.sides.map(({ file, points, box }) => JSON.stringify([file?.name, points, box])).join();
     if (run !== running || now !== before) return; // something was changed meanwhile
     state.result = { ...answer, oneToOne: oneToOne.checked };

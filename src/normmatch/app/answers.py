@@ -1,0 +1,104 @@
+"""What the page's server answers, as functions of what a browser sends: nothing is kept from one call to the next."""
+
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normmatch import annotations
+from normmatch.annotations.native import as_entry
+from normmatch.app.parcel import File
+from normmatch.app.pictures import decode
+from normmatch.errors import InputError, NormMatchError
+from normmatch.geometry import CropWithKeypoints
+from normmatch.matching.decoding import low_scores
+from normmatch.matching.record import result_values
+
+if TYPE_CHECKING:
+    from normmatch.matching.matcher import Matcher
+
+MAX_POINTS_FILE = 2_000_000  # bytes of a points file
+MAX_POINTS = 500  # of a picture: more cannot be looked at
+SIDES = ("the first picture", "the second picture")
+
+
+def read_points_file(file: File) -> dict[str, Any]:
+    """The images of a points file (ours, COCO or CSV), in the form of ours."""
+    name, data = file
+    if len(data) > MAX_POINTS_FILE:
+        raise InputError(f"{name} has {len(data) / 1e6:.1f} MB; expected at most {MAX_POINTS_FILE / 1e6:.0f} MB.")
+    with tempfile.TemporaryDirectory(prefix="normmatch-") as folder:
+        path = Path(folder) / ("upload" + Path(name).suffix.lower()[:6])
+        path.write_bytes(data)
+        try:
+            return {"images": [as_entry(item) for item in annotations.read(path)]}
+        except NormMatchError as error:  # it names the file that we made
+            raise InputError(str(error).replace(str(path), name).replace(path.name, name)) from None
+
+
+def match_pictures(matcher: "Matcher", files: list[File], asked: dict[str, Any]) -> dict[str, Any]:
+    """Match the points of two pictures. All matches are answered, weak ones too: the page's slider chooses.
+
+    Args:
+        matcher: the loaded network
+        files: the two pictures
+        asked: `sides`, two of {"keypoints": [[x, y], ...], "box": [x, y, width, height] or null}, and `one_to_one`
+    """
+    sides, one_to_one = _sides(asked)
+    start = time.perf_counter()
+    crops = _crop(matcher, files[0], sides[0], SIDES[0]), _crop(matcher, files[1], sides[1], SIDES[1])
+    (result,) = matcher.match_crops([crops], one_to_one=one_to_one, min_score=0)
+    return {
+        **result_values(result),
+        "similarity": result["similarity"].astype(float).round(3).tolist(),
+        "min_score": matcher.backend.min_score,
+        "low_scores": low_scores(result, matcher.backend.min_score),
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+
+
+def _crop(matcher: "Matcher", file: File, side: dict[str, Any], which: str) -> CropWithKeypoints:
+    """One picture with its points, as the network sees it."""
+    try:
+        return matcher.crop(decode(file), side["keypoints"], side["box"], which)
+    except InputError as error:
+        sentence = str(error)
+        if sentence.startswith(which):
+            sentence = sentence[0].upper() + sentence[1:]
+        raise InputError(sentence) from None
+
+
+def _sides(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """The points and boxes that were asked for, checked but for where they lie, which the matcher does."""
+    sides, one_to_one = asked.get("sides"), asked.get("one_to_one")
+    if not (isinstance(sides, list) and all(map(_is_side, sides)) and isinstance(one_to_one, bool)):
+        expected = "`sides`, each with `keypoints` and `box`, and `one_to_one`"
+        raise InputError(f"The page sent a request that cannot be read; expected {expected}.")
+    if len(sides) != len(SIDES):
+        raise InputError(f"The page sent {len(sides)} sides; expected 2.")
+    for side, which in zip(sides, SIDES, strict=True):
+        _check_keypoints(side["keypoints"], which.capitalize())
+        if side["box"] is not None and not _numbers(side["box"], 4):
+            raise InputError(f"The box of {which} is none; expected x, y, width and height as numbers, or null.")
+    return sides, one_to_one
+
+
+def _is_side(side: Any) -> bool:
+    return isinstance(side, dict) and {"keypoints", "box"} <= side.keys()
+
+
+def _check_keypoints(keypoints: Any, which: str) -> None:
+    if not isinstance(keypoints, list) or not keypoints:
+        raise InputError(f"{which} has no points; click on it to place some.")
+    if len(keypoints) > MAX_POINTS:
+        raise InputError(f"{which} has {len(keypoints):,} points; expected at most {MAX_POINTS} on this page.")
+    if not all(_numbers(point, 2) for point in keypoints):
+        raise InputError(f"{which} has points that are no pairs of numbers; expected x and y of each.")
+
+
+def _numbers(values: Any, count: int) -> bool:
+    """Whether these are so many finite numbers, of a size that a picture may have."""
+    if not isinstance(values, list) or len(values) != count:
+        return False
+    return all(type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e9 for value in values)

@@ -1,0 +1,70 @@
+"""Servers for the page's tests, with a tiny network, or with none where it does not matter what is matched."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from normmatch import PRESETS, Matcher, NormMatch
+from normmatch.app.guard import Limits
+from normmatch.app.server import make_app
+from normmatch.app.serving import Listening, Serving, listen
+from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
+
+
+@pytest.fixture(scope="session")
+def matcher() -> Matcher:
+    torch.manual_seed(0)
+    return Matcher(NormMatch(PRESETS["tiny"]).eval(), device="cpu")
+
+
+def encoded(width: int, height: int, color: str = "teal", kind: str = "PNG") -> bytes:
+    """A picture file."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), color).save(file, kind)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="session")
+def picture() -> bytes:
+    return encoded(320, 240)
+
+
+class Stub:
+    """Stands for a Matcher: every point's partner is the last of the other side, after `work` was done."""
+
+    backend = SimpleNamespace(image_size=96, min_score=0.3)
+
+    def __init__(self, work: Callable[[], None] = lambda: None) -> None:
+        self.work, self.matched = work, 0
+
+    def crop(self, image: np.ndarray, keypoints: Any, box: Any, name: str) -> CropWithKeypoints:
+        return place_keypoints(keypoints, make_crop(image, box, self.backend.image_size, name))
+
+    def match_crops(self, pairs: list[Any], **_: Any) -> list[dict[str, np.ndarray]]:
+        self.work()
+        self.matched += 1
+        m, n = (len(view.keypoints) for view in pairs[0])
+        found = {"matches0": np.full(m, n - 1), "matches1": np.full(n, m - 1), "similarity": np.ones((m, n))}
+        return [{**found, "matching_scores0": np.ones(m), "matching_scores1": np.ones(n)}]
+
+
+@contextmanager
+def served(matcher: Any, limits: Limits | None = None, host: str = "127.0.0.1") -> Iterator[Listening]:
+    """The page on a real socket."""
+    listening = listen(host)
+    with Serving(make_app(matcher), listening, limits):
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def page_server() -> Iterator[Listening]:
+    """The page with the limits that everybody gets, and no network."""
+    with served(Stub()) as listening:
+        yield listening
