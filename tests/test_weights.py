@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
+import numpy as np
 import pytest
 import timm
 import torch
@@ -15,9 +17,17 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from normmatch import PRESETS, ModelConfig, NormMatch
-from normmatch import weights as pretrained
+from normmatch import PRESETS, ModelConfig, NormMatch, weights
 from normmatch.errors import WeightsError
+from normmatch.weights import (
+    SCALE,
+    read_config,
+    read_held_out,
+    read_tensors,
+    round_tensors,
+    save_weights,
+    set_min_score,
+)
 
 TINY = replace(PRESETS["tiny"], image_size=64, sinkhorn_epsilon=0.05)  # no defaults, so that the config matters
 
@@ -34,6 +44,10 @@ def answer(model: NormMatch) -> dict[str, torch.Tensor]:
     keypoints0, keypoints1 = (torch.rand(1, n, 2, generator=rng) * 64 for n in (5, 6))
     with torch.no_grad():
         return model({"image0": image0, "image1": image1, "keypoints0": keypoints0, "keypoints1": keypoints1})
+
+
+def as_arrays(model: NormMatch) -> dict[str, np.ndarray]:
+    return {key: value.numpy() for key, value in model.state_dict().items()}
 
 
 def assert_equal(loaded: NormMatch, model: NormMatch) -> None:
@@ -65,7 +79,7 @@ def test_file(model: NormMatch, tmp_path: Path) -> None:
 
 
 def test_bundled_name(model: NormMatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrained, "BUNDLED", tmp_path)
+    monkeypatch.setattr(weights, "BUNDLED", tmp_path)
     model.save_pretrained(tmp_path / "normmatch-tiny.safetensors")
     assert_equal(NormMatch.from_pretrained("normmatch-tiny"), model)
     with pytest.raises(WeightsError, match=r"weights normmatch-tinny not found; .*\(normmatch-tiny\)"):
@@ -81,7 +95,7 @@ def test_name_on_a_hub(model: NormMatch, tmp_path: Path, monkeypatch: pytest.Mon
         asked.append((repo_id, filename))
         return str(tmp_path / filename)
 
-    monkeypatch.setattr(pretrained, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     assert_equal(NormMatch.from_pretrained(name), model)
     assert asked == [(name, "model.safetensors")]
 
@@ -109,7 +123,7 @@ def test_the_config_is_in_the_file(model: NormMatch, tmp_path: Path) -> None:
     with safe_open(file, "pt") as opened:
         values = json.loads(opened.metadata()["config"])
     assert values == json.loads(json.dumps(asdict(TINY)))
-    assert pretrained.read_config(file) == TINY
+    assert read_config(file) == TINY
 
 
 def test_a_model_on_its_own_needs_neither_hub_nor_backbone_file(
@@ -130,7 +144,8 @@ def test_a_model_on_its_own_needs_neither_hub_nor_backbone_file(
 
 
 def test_the_hub_is_not_asked_for_a_backbone_that_is_in_the_file(model: NormMatch, tmp_path: Path) -> None:
-    pretrained.save_weights(tmp_path / "a.safetensors", model.state_dict(), replace(TINY, backbone_weights="hub"))
+    config = replace(TINY, backbone_weights="hub")
+    save_weights(tmp_path / "a.safetensors", as_arrays(model), config, None)
     assert NormMatch.from_pretrained(tmp_path / "a.safetensors").config.backbone_weights == "hub"
 
 
@@ -159,19 +174,40 @@ def test_eight_bits_are_a_quarter_and_round_each_row_by_itself(model: NormMatch,
 
 
 def test_scales_without_their_matrix_are_noticed(model: NormMatch, tmp_path: Path) -> None:
-    state = pretrained.rounded(model.state_dict(), 8)
-    matrix = next(key for key in state if key.endswith(pretrained.SCALE)).removesuffix(pretrained.SCALE)
-    del state[matrix + pretrained.SCALE]
-    pretrained.save_weights(tmp_path / "a.safetensors", state, TINY)
+    state = round_tensors(as_arrays(model), 8)
+    matrix = next(key for key in state if key.endswith(SCALE)).removesuffix(SCALE)
+    del state[matrix + SCALE]
+    save_weights(tmp_path / "a.safetensors", state, TINY, None)
     with pytest.raises(WeightsError, match="has integers for"):
         NormMatch.from_pretrained(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("bits", [16, 8])
 def test_whole_numbers_stay_whole(bits: int) -> None:
-    state = {"steps": torch.tensor(70001), "weight": torch.rand(3)}
-    assert pretrained.rounded(state, bits)["steps"].dtype == torch.int64
-    assert pretrained.rounded(state, bits)["weight"].dtype == torch.float16
+    state = {"steps": np.array(70001), "weight": np.random.default_rng(0).random(3, np.float32)}
+    assert round_tensors(state, bits)["steps"].dtype == np.int64
+    assert round_tensors(state, bits)["weight"].dtype == np.float16
+
+
+@pytest.mark.parametrize("held_out", [None, True, False])
+def test_a_file_tells_whether_objects_were_held_out(model: NormMatch, tmp_path: Path, held_out: bool | None) -> None:
+    file = model.save_pretrained(tmp_path, bits=8, held_out=held_out)
+    assert read_held_out(file) is held_out
+    before = read_tensors(file)
+    set_min_score(file, 0.25)
+    assert read_held_out(file) is held_out
+    assert read_config(file) == replace(TINY, min_score=0.25)
+    assert all(np.array_equal(value, before[key]) for key, value in read_tensors(file).items())
+
+
+def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
+    """Numpy has no such type; backbone files may."""
+    tensors = {"a": torch.randn(3, 4).bfloat16(), "b": torch.randn(5), "c": torch.tensor(1.5).bfloat16()}
+    save_file(tensors, tmp_path / "a.safetensors")
+    found = read_tensors(tmp_path / "a.safetensors")
+    assert found.keys() == tensors.keys()
+    for key, value in tensors.items():
+        assert torch.equal(torch.from_numpy(found[key]), value.float())
 
 
 def test_saving_changes_nothing(model: NormMatch, tmp_path: Path) -> None:
@@ -196,7 +232,7 @@ def test_a_save_that_fails_leaves_the_old_file(
             Path(second).write_bytes(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(*((pretrained, "save_file") if step == "save_file" else (os, "replace")), full_disk)
+    monkeypatch.setattr(*((weights, "save_file") if step == "save_file" else (os, "replace")), full_disk)
     with pytest.raises(WeightsError, match=r"model\.safetensors cannot be written: .*No space left"):
         NormMatch(replace(TINY, num_layers=1)).save_pretrained(tmp_path)
     assert file.read_bytes() == before
@@ -213,7 +249,7 @@ def test_a_save_that_is_interrupted_leaves_the_old_file(
         partial.write_bytes(b"half of it")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pretrained, "save_file", interrupted)
+    monkeypatch.setattr(weights, "save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.save_pretrained(tmp_path)
     assert file.read_bytes() == before
@@ -279,7 +315,7 @@ def test_places_without_weights(tmp_path: Path) -> None:
 
 def test_a_run_that_is_not_there_is_not_looked_for_on_a_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pretrained, "hf_hub_download", lambda *_: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: pytest.fail("the hub was asked"))
     Path("runs").mkdir()
     with pytest.raises(WeightsError, match="weights runs/mine not found"):
         NormMatch.from_pretrained("runs/mine")
@@ -302,7 +338,7 @@ def test_a_hub_that_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> 
         logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 8s [Retry 5/5].")
         raise error
 
-    monkeypatch.setattr(pretrained, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     with pytest.raises(WeightsError, match=r"weights somebody/animals could not be had from the hub \(") as caught:
         NormMatch.from_pretrained("somebody/animals")
     assert "\n" not in str(caught.value)

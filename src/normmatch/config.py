@@ -94,6 +94,26 @@ PRESETS: dict[str, ModelConfig] = {
 
 
 @dataclass(frozen=True)
+class MatchOptions:
+    """How photographs are matched: what `Matcher` and its `match` take."""
+
+    weights: str = "small"
+    """a bundled network, or a file or folder that training wrote"""
+    device: str = "auto"
+    """auto, cpu, cuda or mps"""
+    backend: BackendName = "torch"
+    """what runs the network; onnx needs what `normmatch export` wrote as its weights"""
+    compile: bool = False
+    """compile the network: minutes, which thousands of pairs on a GPU pay back"""
+    one_to_one: bool = False
+    """use no point twice"""
+    mutual: bool = False
+    """keep only matches that are the best of both their points"""
+    min_score: float | None = None
+    """matches below this score, from 0 to 1, are dropped; the network's calibrated one if not given"""
+
+
+@dataclass(frozen=True)
 class AugmentConfig:
     """Training augmentation. Each has its own probability; 0 switches it off."""
 

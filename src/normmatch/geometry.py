@@ -3,15 +3,123 @@
 Coordinates are x right, y down, in pixels, and the centre of the first pixel is at 0.5: resizing by s maps x to s * x.
 """
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from scipy.spatial import Delaunay, QhullError
 
-Box = tuple[float, float, float, float]  # xmin, ymin, width, height
+from normmatch.errors import InputError
+from normmatch.io import MIN_SIDE, as_array, load_image
 
+Box = tuple[float, float, float, float]  # xmin, ymin, width, height
+CropKey = tuple[bytes, bytes]
+
+MAX_POINTS = 2048  # in an image: the graph's arrays grow with its square
+OUTSIDE = 0.25  # how far beyond its border, as a share of the image or box, a keypoint may lie
 FLAT = 3e-3  # the height of a triangle over its longest side
+
+
+@dataclass(frozen=True, eq=False)
+class Crop:
+    """An image, or its box, resized to the square of pixels that the network takes."""
+
+    pixels: np.ndarray  # (3, S, S) uint8
+    key: bytes  # a hash of the pixels
+    box: Box  # what it shows, in pixels of the image
+    name: str  # what messages call the image
+
+
+@dataclass(frozen=True, eq=False)
+class CropWithKeypoints:
+    """A crop with keypoints."""
+
+    crop: Crop
+    keypoints: np.ndarray  # (N, 2) float32, in pixels of the crop
+
+    @property
+    def key(self) -> CropKey:
+        """The same for equal pixels with equal keypoints."""
+        return self.crop.key, self.keypoints.tobytes()
+
+
+def make_crop(image: Any, box: Any, size: int, name: str) -> Crop:
+    """Crop an image to a box and resize it to a square.
+
+    Args:
+        image: what `load_image` takes.
+        box: xmin, ymin, width and height of the object in pixels of the upright image, or None for the whole image.
+        size: side of the square.
+        name: what messages call the image; a file is called by its path.
+    """
+    name = str(image) if isinstance(image, str | Path) else name
+    array = load_image(image, name)
+    box = _find_crop(box, (array.shape[1], array.shape[0]), name)
+    square = np.asarray(resize_crop(Image.fromarray(array), box, (size, size)))  # (S, S, 3)
+    pixels = np.ascontiguousarray(square.transpose(2, 0, 1))  # (3, S, S)
+    return Crop(pixels, hashlib.blake2b(pixels.data).digest(), box, name)
+
+
+def place_keypoints(keypoints: Any, crop: Crop) -> CropWithKeypoints:
+    """Move keypoints along with their image: (N, 2) xy in its pixels; an array, a tensor or a list; may be empty."""
+    points = _check_keypoints(keypoints, crop.box, crop.name)
+    _, height, width = crop.pixels.shape
+    return CropWithKeypoints(crop, crop_keypoints(points, crop.box, (width, height)))
+
+
+def _find_crop(box: Any, size: tuple[int, int], name: str) -> Box:
+    """The part of an image of size (width, height) that a box covers; all of it without one."""
+    if box is None:
+        if min(size) < MIN_SIDE:
+            raise InputError(f"{name} has {size[0]} x {size[1]} pixels; expected at least {MIN_SIDE} a side.")
+        return 0.0, 0.0, float(size[0]), float(size[1])
+    values = _floats(box)
+    if values is None or values.shape != (4,):
+        raise InputError(f"The box of {name} is {box!r}; expected xmin, ymin, width and height in pixels.")
+    x, y, width, height = values.tolist()
+    crop = clip_box((x, y, width, height), size)
+    if crop is None or min(crop[2:]) < MIN_SIDE:
+        raise InputError(
+            f"The box of {name}, {x:g}, {y:g}, {width:g}, {height:g} (xmin, ymin, width, height), covers less than "
+            f"{MIN_SIDE} x {MIN_SIDE} pixels of the image, which has {size[0]} x {size[1]}."
+        )
+    return crop
+
+
+def _check_keypoints(keypoints: Any, crop: Box, name: str) -> np.ndarray:
+    """Checked keypoints (N, 2) float64 in pixels of the image."""
+    points = _floats(keypoints)
+    if points is not None and points.size == 0:
+        return np.zeros((0, 2))
+    if points is None or points.ndim != 2 or points.shape[1] != 2:
+        shape = "no numbers" if points is None else f"of shape {points.shape}"
+        raise InputError(f"The keypoints of {name} are {shape}; expected (N, 2), x and y in pixels.")
+    if len(points) > MAX_POINTS:
+        raise InputError(f"{name} has {len(points):,} keypoints; expected at most {MAX_POINTS:,}.")
+    x, y, width, height = crop
+    beyond = np.abs((points - (x, y)) / (width, height) - 0.5).max(1)  # 0.5 is the border
+    wrong = ~(beyond <= 0.5 + OUTSIDE)  # also when a coordinate is NaN
+    if wrong.any():
+        k = int(wrong.argmax())
+        px, py = points[k].tolist()
+        where = f"{width:g} x {height:g} pixels from ({x:g}, {y:g})" if x or y else f"{width:g} x {height:g} pixels"
+        raise InputError(
+            f"The keypoint number {k} of {name} is at ({px:g}, {py:g}), far outside the picture or box of {where}; "
+            "expected finite coordinates inside it."
+        )
+    return points
+
+
+def _floats(values: Any) -> np.ndarray | None:
+    """The values as float64; None where they are no numbers."""
+    try:
+        return as_array(values).astype(np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def clip_box(box: Box, size: tuple[int, int]) -> Box | None:

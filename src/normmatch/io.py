@@ -20,8 +20,10 @@ from normmatch.outputs import whole_file, write_json, write_text, writing  # noq
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 MAX_BYTES = 1 << 29  # of an open file
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000")  # MPO: JPEG of some phones
+MIN_SIDE = 8  # pixels of an image, or of a box in it: less shows nothing that could be matched
 DEPTHS = (255, 1023, 4095, 16383, 65535)  # the largest grey of 8, 10, 12, 14 and 16 bits
 EXPECTED = "an undamaged JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF, PPM or JPEG 2000 file"
+IMAGE_KINDS = "a path, an open file, a PIL image, an array (H, W, 3) of uint8 or floats in [0, 1] or a tensor (3, H, W)"
 
 
 class _Quiet:
@@ -125,6 +127,45 @@ def _decode(source: Path | io.BytesIO, name: str, max_pixels: int) -> np.ndarray
         ) as error:  # the decoders raise whatever they stumble on: OSError, SyntaxError, struct.error ...
             reason = str(error).rstrip(".") or type(error).__name__
             raise InputError(f"{name} is damaged or cut off ({reason}); expected {EXPECTED}.") from error
+
+
+def load_image(image: Any, name: str = "image") -> np.ndarray:
+    """An image of any kind as (H, W, 3) uint8 RGB, upright: files and PIL images are turned as their EXIF data say."""
+    if isinstance(image, str | Path) or hasattr(image, "read"):
+        return read_image(image, name="" if isinstance(image, str | Path) else name)
+    if isinstance(image, Image.Image):
+        _check_image_size(*image.size, name)
+        try:
+            return rgb_array(ImageOps.exif_transpose(image))
+        except (OSError, SyntaxError, ValueError) as error:  # a file that PIL opened, and now fails to decode
+            raise InputError(f"{name} cannot be decoded ({error}); expected an undamaged image.") from error
+    array = as_array(image, name)
+    if hasattr(image, "detach") and array.ndim == 3:  # a tensor
+        array = array.transpose(1, 2, 0)  # (H, W, 3)
+    if array.ndim == 2:
+        array = np.broadcast_to(array[:, :, None], (*array.shape, 3))  # grey; not copied before its size is checked
+    if array.ndim != 3 or array.shape[2] != 3 or (array.dtype != np.uint8 and array.dtype.kind != "f"):
+        kind = f"{array.dtype} of shape {array.shape}" if array.dtype != object else f"a {type(image).__name__}"
+        raise InputError(f"{name} is {kind}; expected {IMAGE_KINDS}.")
+    _check_image_size(array.shape[1], array.shape[0], name)
+    return np.ascontiguousarray(array) if array.dtype == np.uint8 else _floats_to_bytes(array, name)
+
+
+def _floats_to_bytes(array: np.ndarray, name: str) -> np.ndarray:
+    """Floats in [0, 1] as uint8, which is what the network was trained on."""
+    low, high = float(array.min()), float(array.max())
+    if not (low >= -1e-3 and high <= 1 + 1e-3):  # also when one is NaN
+        raise InputError(f"{name} has floats from {low:.3g} to {high:.3g}; expected them in [0, 1], or uint8.")
+    return np.rint(array.clip(0, 1) * 255).astype(np.uint8)
+
+
+def _check_image_size(width: int, height: int, name: str) -> None:
+    if width * height == 0:
+        raise InputError(f"{name} has {width} x {height} pixels; expected at least {MIN_SIDE} a side.")
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name} has {width} x {height} pixels, more than the {MAX_PIXELS:,} that can be read; make it smaller."
+        )
 
 
 def rgb_array(image: Image.Image) -> np.ndarray:

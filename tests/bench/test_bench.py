@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -14,14 +15,14 @@ from PIL import Image
 from normmatch.bench.data import bench_data
 from normmatch.bench.inputs import (
     Variant,
+    make_inputs,
     make_model,
     make_network,
-    make_pairs,
     make_plain,
     variants,
     write_photographs,
 )
-from normmatch.bench.model import Sizes, _batch_curve, bench_model, stages
+from normmatch.bench.model import Sizes, _batch_curve, bench_model, match_pairs, stages
 from normmatch.bench.tables import curves, make_tables, plot, write
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
@@ -31,15 +32,14 @@ from normmatch.datasets import drawn
 from normmatch.errors import ConfigError, DeviceError
 from normmatch.evaluation import provenance
 from normmatch.evaluation.provenance import made_with
-from normmatch.model.assignment import alternate
-from normmatch.model.compiled.compile import FastNetwork
+from normmatch.model.assignment import log_sinkhorn
 from normmatch.model.network import MatchingHead
-from normmatch.model.transformer import Attention, attend
+from normmatch.model.transformer import Attention
 from normmatch.training import loader
 from normmatch.training.loop import NetworkWithLosses
 
 CPU = torch.device("cpu")
-STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "transformer", "Sinkhorn and decoding"]
+STAGES = ["decode and resize", "graph", "backbone", "sampling", "spline", "transformer", "Sinkhorn", "decoding"]
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +72,19 @@ def test_stages_of_a_compiled_network_have_its_kernels(monkeypatch: pytest.Monke
 
     def with_stand_ins(head: MatchingHead, device: torch.device) -> MatchingHead:
         fused = copy.deepcopy(head)
-        fused.alternate = stand_in("Sinkhorn", alternate)
+        fused.log_sinkhorn = stand_in("Sinkhorn", log_sinkhorn)
         for module in fused.modules():
             if isinstance(module, Attention):
-                module.attend = stand_in("attention", attend)
+                module.forward = stand_in("attention", module.forward)
         return fused
 
-    network = FastNetwork(make_model("tiny", CPU))
-    network.compile = True
-    monkeypatch.setattr(network, "_fastest", lambda compiled, plain: plain)
+    model = make_model("tiny", CPU)
+    network = make_network(model, Variant("float32"))
+    network.head.plain, network.compiled = network.head, True  # an eager one that says it is compiled
+    monkeypatch.setattr("normmatch.bench.model.fastest", lambda compiled, plain, device: plain)
     monkeypatch.setattr("normmatch.bench.model.with_kernels", with_stand_ins)
-    functions = stages(network, network.model, 6, write_photographs(tmp_path, 2))
-    for name, kernel in (("transformer", "attention"), ("Sinkhorn and decoding", "Sinkhorn")):
+    functions = stages(network, model, 6, write_photographs(tmp_path, 2))
+    for name, kernel in (("transformer", "attention"), ("Sinkhorn", "Sinkhorn")):
         called.clear()
         functions[name]()
         assert called == {kernel}
@@ -138,10 +139,9 @@ def test_matches_depend_on_the_blocks(
 
 def test_the_plain_network_is_the_same_network() -> None:
     model = make_model("tiny", CPU)
-    plain, data = make_plain(model), make_pairs(model, 5, 2)
-    with torch.no_grad():
-        expected, found = plain.match(data), make_network(model, Variant("float32")).match(data)
-    assert torch.equal(found["matches0"], expected["matches0"])
+    plain, pairs = make_network(make_plain(model), Variant("float32")), make_inputs(model, 5, 2)
+    expected, found = match_pairs(plain, pairs), match_pairs(make_network(model, Variant("float32")), pairs)
+    assert np.array_equal(found, expected)
 
 
 def test_timing_leaves_the_warm_up_out() -> None:
@@ -155,17 +155,16 @@ def test_timing_leaves_the_warm_up_out() -> None:
 def test_the_batch_curve_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that the network had to halve is no figure of that batch."""
     model = make_model("tiny", CPU)
-    network = FastNetwork(model, precision="float32")
-    plain = network._backbone
+    network = make_network(model, Variant("float32"))
+    plain = network.backbone
 
     def small(images: torch.Tensor) -> Any:
         if len(images) > 4:
             raise torch.OutOfMemoryError
         return plain(images)
 
-    monkeypatch.setattr(network, "_backbone", small)
-    sizes = Sizes(points=4, batches=(1, 2, 4, 8), seconds=0.001)
-    found = [row["batch"] for row in _batch_curve(network.match, model, sizes)]
+    network.backbone = small
+    found = [row["batch"] for row in _batch_curve(network, model, Sizes(points=4, batches=(1, 2, 4, 8), seconds=0.001))]
     assert found == [1, 2]  # two images a pair
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from normmatch.matching.backends.torch import TorchBackend
 from tests.command_line import run
 from tests.matching.scene import photograph, write_scene
 
@@ -193,6 +194,10 @@ def test_bad_points(capsys: pytest.CaptureFixture[str], scene: Path, content: st
         (("0.png", "1.png", "--out-dir", "out"), "--pairs and --out-dir go together"),
         (("--pairs", "pairs.csv"), "--pairs and --out-dir go together"),
         (("--pairs", "pairs.csv", "--out-dir", "out", "--json", "m.json"), "--json is for two images"),
+        (("0.png", "1.png", "--engine", "ray"), "--engine is for a list; it goes with --pairs."),
+        (("0.png", "1.png", "--workers", "2"), "--workers is for a list; it goes with --pairs."),
+        (("0.png", "1.png", "--format", "parquet"), "--format is for a list; it goes with --pairs."),
+        (("--pairs", "pairs.csv", "--out-dir", "out", "--workers", "2"), "--workers is for --engine ray."),
         (("0.png", "1.png", "--min-score", "7"), "min_score is 7; expected a score from 0 to 1"),
         (("0.png", "1.png", "--device", "abacus"), "The device 'abacus' cannot be used here"),
         (("0.png", "1.png", "--weights", "nothing"), "weights nothing not found"),
@@ -258,3 +263,34 @@ def test_an_extra_that_is_not_installed(
     assert (code, out) == (2, "")  # before the work, not after it
     assert not Path("m.json").exists()
     assert f"This needs {module}; install it with: pip install 'normmatch[" in err
+
+
+def test_points_are_read_once_and_photographs_decoded_once(
+    capsys: pytest.CaptureFixture[str], scene: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a picture is drawn of them."""
+    opened: list[str] = []
+
+    def watch(owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda file, *more: opened.append(str(file)) or plain(file, *more))
+
+    watch(Path, "read_bytes")
+    watch(Image, "open")
+    code, _, err = run(capsys, "match", "0.png", "1.png", *OPTIONS, "--out", "m.png")
+    assert code == 0, err
+    assert sorted(name for name in opened if name != "m.png") == ["0.png", "1.png", "points.json"]
+
+
+def test_compile(capsys: pytest.CaptureFixture[str], scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    open_backend = TorchBackend.__init__
+
+    def watched(self: TorchBackend, weights: Any, device: str, precision: str, compile: bool) -> None:
+        asked.append(compile)
+        open_backend(self, weights, device, precision, False)  # compiling takes a minute
+
+    monkeypatch.setattr(TorchBackend, "__init__", watched)
+    assert run(capsys, "match", "0.png", "1.png", *OPTIONS, "--compile")[0] == 0
+    assert run(capsys, "match", "0.png", "1.png", *OPTIONS)[0] == 0
+    assert asked == [True, False]

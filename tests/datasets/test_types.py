@@ -10,7 +10,7 @@ from normmatch.datasets.batches import collate
 from normmatch.datasets.image_file import ImageFile
 from normmatch.datasets.types import PreparedSplit, join, make_pair
 from normmatch.errors import InputError
-from normmatch.model.graph import delaunay
+from normmatch.geometry import delaunay
 
 
 def prepared(label: str, names: str, seed: int = 0) -> Annotation:

@@ -17,7 +17,7 @@ from normmatch.errors import DataError, WeightsError
 from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predict import predict
 from normmatch.model.network import NormMatch
-from normmatch.model.sampling import read_nodes
+from normmatch.model.sampling import Nodes, node_features
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,8 @@ def test_the_cache_reads_what_the_network_reads(model: NormMatch, split: Prepare
     index, rng = np.array([3, 0, 7]), np.random.default_rng(0)
     keypoints = torch.from_numpy(rng.uniform(-10, 106, (3, 12, 2)).astype(np.float32))  # some outside the image
     with torch.inference_mode():
-        expected = read_nodes(model.encode(read_images(split, index).float() / 255), keypoints)
+        features = model.encode(read_images(split, index).float() / 255)
+        expected = Nodes(node_features(features.maps, keypoints, features.size), features.pooled)
         found = FeatureCache(model, [(split, index)], progress=False).nodes(split, torch.from_numpy(index), keypoints)
     torch.testing.assert_close(found.features, expected.features, atol=1e-3, rtol=0)
     torch.testing.assert_close(found.pooled, expected.pooled)

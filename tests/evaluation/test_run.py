@@ -12,11 +12,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from normmatch import PRESETS, NormMatch
-from normmatch import weights as pretrained
 from normmatch.commands import main
 from normmatch.datasets import drawn
 from normmatch.datasets.catalog import open_dataset
 from normmatch.evaluation.calibration import file_to_calibrate
+from normmatch.weights import read_config
 from tests.datasets import layouts
 
 
@@ -92,9 +92,7 @@ def test_calibration_writes_the_threshold_and_nothing_else(place: Path, tmp_path
     main(["eval", str(file), "synthetic", *options(place, "--calibrate", "--json", result)])
     (found,) = json.loads(result.read_text())["calibrations"]
     assert 0 < found["threshold"] < 1
-    assert pretrained.read_config(file) == replace(
-        pretrained.read_config(place / "run0" / "model.safetensors"), min_score=found["threshold"]
-    )
+    assert read_config(file) == replace(read_config(place / "run0" / "model.safetensors"), min_score=found["threshold"])
     after = load_file(file)
     assert before.keys() == after.keys()
     assert all(torch.equal(after[key], value) and after[key].dtype == value.dtype for key, value in before.items())

@@ -1,7 +1,6 @@
 """Exported files compute what the network does, for any number of pairs and points, and say what they are."""
 
 import json
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from normmatch.errors import ExportError
 from normmatch.export import files, graphs
 from normmatch.export.files import export
 from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, Graph, image_step, trace
-from normmatch.export.parity import Runner, check_parity, onnx_runner, torch_runner
-from normmatch.model.graph import delaunay_batch
+from normmatch.export.parity import Runner, check_parity, onnx_runner
+from normmatch.model.network import delaunay_batch
 from normmatch.model.spline import SplineConv, spline_basis
 
 CONFIG = PRESETS["tiny"]
@@ -30,10 +29,9 @@ def model(exported_folder: Path) -> NormMatch:
     return NormMatch.from_pretrained(exported_folder)
 
 
-@pytest.fixture(scope="module", params=["onnx", "pt2"])
-def exported(request: pytest.FixtureRequest, exported_folder: Path) -> Exported:
-    runner = {"onnx": onnx_runner, "pt2": torch_runner}[request.param]
-    return runner(exported_folder / f"encoder.{request.param}"), runner(exported_folder / f"head.{request.param}")
+@pytest.fixture(scope="module")
+def exported(exported_folder: Path) -> Exported:
+    return onnx_runner(exported_folder / "encoder.onnx"), onnx_runner(exported_folder / "head.onnx")
 
 
 def run(exported: Exported, data: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -94,7 +92,7 @@ def test_a_pair_gives_the_same_answer_alone_and_in_a_batch(exported: Exported) -
 
 def test_nothing_but_the_files_is_left(exported_folder: Path) -> None:
     names = {path.name for path in exported_folder.iterdir()}
-    assert names == {"encoder.onnx", "encoder.pt2", "head.onnx", "head.pt2", "model.safetensors"}
+    assert names == {"encoder.onnx", "head.onnx", "model.safetensors"}
 
 
 @pytest.mark.parametrize("name", ["encoder", "head"])
@@ -102,10 +100,7 @@ def test_files_carry_the_config(exported_folder: Path, name: str) -> None:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(exported_folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
-    with zipfile.ZipFile(exported_folder / f"{name}.pt2") as archive:
-        (member,) = (file for file in archive.namelist() if file.endswith("/config.json"))
-        text = archive.read(member).decode()
-    assert session.get_modelmeta().custom_metadata_map["config"] == text
+    text = session.get_modelmeta().custom_metadata_map["config"]
     assert (json.loads(text)["min_score"], json.loads(text)["image_size"]) == (0.01, SIZE)
     shapes = {item.name: item.shape for item in session.get_inputs()}
     if name == "encoder":
@@ -164,7 +159,7 @@ def test_what_is_refused_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(files, "onnx_runner", lambda path: None)
     monkeypatch.setattr(files, "check_parity", refuse)
     with pytest.raises(ExportError, match="it differs"):
-        export(NormMatch(CONFIG), tmp_path / "out", "onnx")
+        export(NormMatch(CONFIG), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -231,11 +226,9 @@ def test_bad_arguments_get_one_sentence(
     assert list(out.iterdir()) == []
 
 
-def test_an_unknown_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["export", str(tmp_path), "--out", str(tmp_path), "--format", "tflite"])
-    assert caught.value.code == 2
-    assert "tflite" in capsys.readouterr().err
-    with pytest.raises(ExportError, match="^format is 'tflite', expected onnx or torch.$"):
-        export(NormMatch(CONFIG), tmp_path / "out", "tflite")  # type: ignore[arg-type]
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("format", ["torch", "tflite"])
+def test_there_is_one_format(capsys: pytest.CaptureFixture[str], tmp_path: Path, format: str) -> None:
+    weights, out = NormMatch(CONFIG).save_pretrained(tmp_path / "weights"), tmp_path / "out"
+    said = sentence(capsys, weights, "--out", out, "--format", format)
+    assert said == f"format is {format!r}, expected onnx: other formats are not written any more."
+    assert not out.exists()

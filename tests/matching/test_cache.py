@@ -2,11 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from normmatch.matching.cache import Memory
+from normmatch.matching.cache import LRUCache
 
 
 def test_the_least_recently_used_is_forgotten() -> None:
-    memory = Memory(2)
+    memory = LRUCache(2)
     memory.keep({"a": 1, "b": 2})
     assert memory.find(["a", "c"]) == {"a": 1}  # a is used
     memory.keep({"c": 3})
@@ -16,16 +16,16 @@ def test_the_least_recently_used_is_forgotten() -> None:
 
 
 def test_more_than_fit_leaves_the_last() -> None:
-    memory = Memory(2)
+    memory = LRUCache(2)
     memory.keep(dict.fromkeys(range(5), True))
     assert list(memory.find(range(5))) == [3, 4]
-    nothing = Memory(0)
+    nothing = LRUCache(0)
     nothing.keep({1: 1})
     assert nothing.find([1]) == {}
 
 
 def test_threads_share_it() -> None:
-    memory = Memory(50)
+    memory = LRUCache(50)
 
     def work(start: int) -> bool:
         for i in range(start, start + 2000):

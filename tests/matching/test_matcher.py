@@ -84,6 +84,25 @@ def test_any_kind_of_image(matcher: Matcher, tmp_path: Path) -> None:
     assert_same(matcher.match(first, second, *map(torch.tensor, lists)), expected)
 
 
+def test_an_open_file_is_an_image_too(matcher: Matcher, tmp_path: Path) -> None:
+    Image.fromarray(photograph(0)).save(tmp_path / "a.png")
+    pair = photograph(1), points(0, 5), points(1, 6)
+    with (tmp_path / "a.png").open("rb") as file:
+        assert_same(matcher.match(file, *pair), matcher.match(photograph(0), *pair))
+
+
+def test_the_network_of_the_caller_stays_as_it_was(matcher: Matcher) -> None:
+    """Also where it is in training, on another device, or trained on afterwards."""
+    model = tiny_model().train()
+    pair = photograph(0), photograph(1), points(0, 5), points(1, 6)
+    mine = Matcher(model, device="cpu", precision="float32")
+    assert all(module.training for module in model.modules())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert_same(mine.match(*pair), matcher.match(*pair))
+
+
 def test_exif_orientation(matcher: Matcher, tmp_path: Path) -> None:
     """A file that says it lies on its side is matched as a viewer shows it."""
     upright, other, keypoints = photograph(0), photograph(1), (points(0, 5), points(1, 5))
@@ -203,7 +222,7 @@ def test_of_many_an_image_with_other_points_is_encoded_once(
 ) -> None:
     seen = count_images(monkeypatch)
     images, keypoints = [photograph(i % 40, 24, 20) for i in range(80)], [points(i, 3, 24, 20) for i in range(80)]
-    monkeypatch.setattr(Matcher, "_match", lambda self, pairs, *_: [{}] * len(pairs))  # 3,160 pairs
+    monkeypatch.setattr(Matcher, "match_crops", lambda self, pairs, **_: [{}] * len(pairs))  # 3,160 pairs
     Matcher(model, device="cpu", cache=cache).match_many(images, keypoints)
     assert sum(seen) == 40
 
@@ -249,35 +268,37 @@ def test_encoded_images_are_remembered_by_content(model: NormMatch, monkeypatch:
     assert seen[4:] == [1, 1]
 
 
-def test_an_image_is_looked_at_once_with_its_points(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_embedded_once_with_its_points(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its graph and all that does not depend on the partner are made then; with other points they are made anew."""
-    looked: list[list[int]] = []
-    look = TorchBackend.look
+    embedded: list[list[int]] = []
+    embed = TorchBackend.embed
 
     def counted(self: TorchBackend, features: Any, keypoints: Any) -> list[Any]:
-        looked.append([len(xy) for xy in keypoints])
-        return look(self, features, keypoints)
+        embedded.append([len(xy) for xy in keypoints])
+        return embed(self, features, keypoints)
 
-    monkeypatch.setattr(TorchBackend, "look", counted)
+    monkeypatch.setattr(TorchBackend, "embed", counted)
     encoded = count_images(monkeypatch)
     matcher = Matcher(model, device="cpu", precision="float32")
     a, b, c = (photograph(i) for i in range(3))
     matcher.match_batch([(a, b, points(0, 3), points(1, 4)), (a, c, points(0, 3), points(2, 5))])
-    assert looked == [[3, 4, 5]]
+    assert embedded == [[3, 4, 5]]
     known = matcher.match(c, b, points(2, 5), points(1, 4))
-    assert looked == [[3, 4, 5]]
+    assert embedded == [[3, 4, 5]]
     moved = points(1, 4) + 1
     matcher.match(a, b, points(0, 3), moved)
-    assert looked == [[3, 4, 5], [4]]
+    assert embedded == [[3, 4, 5], [4]]
     assert encoded == [3]
     assert_same(known, Matcher(model, device="cpu", precision="float32").match(c, b, points(2, 5), points(1, 4)))
 
 
-def test_many_images_are_looked_at_some_at_a_time(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_images_are_embedded_some_at_a_time(
+    model: NormMatch, matcher: Matcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pairs = [(photograph(i), photograph(i + 1), points(i, 3), points(i + 1, 5)) for i in range(0, 6, 2)]
     expected = matcher.match_batch(pairs)
-    monkeypatch.setattr(module, "VIEW_BATCH", 2)
-    again = Matcher(matcher.backend.network.model, device="cpu", precision="float32")  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "EMBED_BATCH", 2)
+    again = Matcher(model, device="cpu", precision="float32")
     for result, other in zip(again.match_batch(pairs), expected, strict=True):
         assert_same(result, other)
 
@@ -336,6 +357,7 @@ def test_missing_weights() -> None:
 
 def test_torch_is_loaded_with_the_network_only() -> None:
     """So that `backend="onnx"` needs none."""
-    modules = "crops, decoding, matcher, pair_list, propagate, record, sample_pair, samples"
-    code = f"import sys; sys.modules['torch'] = None; import normmatch.viz; from normmatch.matching import {modules}"
+    modules = "decoding, matcher, pair_list, picture, propagate, record, sample_pair, samples"
+    imports = f"import normmatch.viz, normmatch.weights; from normmatch.matching import {modules}"
+    code = f"import sys; sys.modules['torch'] = sys.modules['huggingface_hub'] = None; {imports}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError, InputError
 from normmatch.io import locked
 from normmatch.matching import pair_list
 from normmatch.matching.backends.torch import TorchBackend
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.pair_list import Summary, match_list
 from tests.matching.scene import points, write_scene
 
@@ -46,13 +46,13 @@ def results(scene: Path) -> list[dict[str, Any]]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The numbers of pairs that are matched from now on."""
     seen: list[int] = []
-    match_views = Matcher.match_views
+    match_crops = Matcher.match_crops
 
     def counted(self: Matcher, pairs: Any, **options: Any) -> Any:
         seen.append(len(pairs))
-        return match_views(self, pairs, **options)
+        return match_crops(self, pairs, **options)
 
-    monkeypatch.setattr(Matcher, "match_views", counted)
+    monkeypatch.setattr(Matcher, "match_crops", counted)
     return seen
 
 
@@ -74,9 +74,9 @@ def test_every_pair_is_matched(scene: Path) -> None:
 def test_a_run_that_was_killed_goes_on(scene: Path, batches: list[int]) -> None:
     run(scene)
     whole = results(scene)
-    journal = scene / "out/results.jsonl"
-    lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(lines[:2]) + lines[2][:40])  # it died in the midst of a line
+    results_file = scene / "out/results.jsonl"
+    lines = results_file.read_text().splitlines(keepends=True)
+    results_file.write_text("".join(lines[:2]) + lines[2][:40])  # it died in the midst of a line
     batches.clear()
     assert run(scene).matched == 5
     assert sum(batches) == 3
@@ -88,16 +88,16 @@ def test_a_run_that_was_killed_goes_on(scene: Path, batches: list[int]) -> None:
 
 def test_an_interrupt_keeps_what_is_done(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        match_views = Matcher.match_views
+        match_crops = Matcher.match_crops
         calls: list[int] = []
 
         def interrupted(self: Matcher, pairs: Any, **options: Any) -> Any:
             calls.append(len(pairs))
             if len(calls) == 2:
                 raise KeyboardInterrupt
-            return match_views(self, pairs, **options)
+            return match_crops(self, pairs, **options)
 
-        patch.setattr(Matcher, "match_views", interrupted)
+        patch.setattr(Matcher, "match_crops", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(scene)
     assert [record["row"] for record in results(scene)] == [0, 1]
@@ -108,17 +108,17 @@ def test_an_image_is_read_and_encoded_once(scene: Path, monkeypatch: pytest.Monk
     """However often it stands in the list, if its box is the same."""
     read: list[str] = []
     encoded: list[int] = []
-    make_square, encode = pair_list.make_square, TorchBackend.encode
+    make_crop, encode = pair_list.make_crop, TorchBackend.encode
 
     def counted_square(image: str, *arguments: Any) -> Any:
         read.append(Path(image).name)
-        return make_square(image, *arguments)
+        return make_crop(image, *arguments)
 
     def counted_encode(self: TorchBackend, images: Any) -> Any:
         encoded.append(len(images))
         return encode(self, images)
 
-    monkeypatch.setattr(pair_list, "make_square", counted_square)
+    monkeypatch.setattr(pair_list, "make_crop", counted_square)
     monkeypatch.setattr(pair_list, "ahead", lambda look, tasks, _: map(look, tasks))  # two threads may read it at once
     monkeypatch.setattr(TorchBackend, "encode", counted_encode)
     run(scene)
@@ -128,32 +128,32 @@ def test_an_image_is_read_and_encoded_once(scene: Path, monkeypatch: pytest.Monk
 
 def test_images_are_read_while_the_network_works(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = threading.Event()
-    make_square, match_views = pair_list.make_square, Matcher.match_views
+    make_crop, match_crops = pair_list.make_crop, Matcher.match_crops
 
     def reported(image: str, *arguments: Any) -> Any:
-        square = make_square(image, *arguments)
+        crop = make_crop(image, *arguments)
         if Path(image).name == "3.png":  # of the second two pairs
             later.set()
-        return square
+        return crop
 
     def waiting(self: Matcher, pairs: Any, **options: Any) -> Any:
         assert later.wait(20)
-        return match_views(self, pairs, **options)
+        return match_crops(self, pairs, **options)
 
-    monkeypatch.setattr(pair_list, "make_square", reported)
-    monkeypatch.setattr(Matcher, "match_views", waiting)
+    monkeypatch.setattr(pair_list, "make_crop", reported)
+    monkeypatch.setattr(Matcher, "match_crops", waiting)
     assert run(scene).matched == 5
 
 
 def test_a_pair_that_the_network_refuses(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    match_views = Matcher.match_views
+    match_crops = Matcher.match_crops
 
     def refusing(self: Matcher, pairs: Any, **options: Any) -> Any:
         if any(len(second.keypoints) == 6 for _, second in pairs):  # rows 1 and 4
             raise InputError("too much")
-        return match_views(self, pairs, **options)
+        return match_crops(self, pairs, **options)
 
-    monkeypatch.setattr(Matcher, "match_views", refusing)
+    monkeypatch.setattr(Matcher, "match_crops", refusing)
     assert [(record["row"], record["error"]) for record in run(scene).failed] == [(1, "too much"), (4, "too much")]
     assert [record["row"] for record in results(scene)] == [0, 2, 3]
 
@@ -196,7 +196,7 @@ def test_nothing_is_mixed_where_nothing_was_done(scene: Path) -> None:
     assert run(scene, min_score=0.5) == Summary(1, ())
 
 
-def test_a_journal_that_is_not_ours(scene: Path) -> None:
+def test_results_that_are_not_ours(scene: Path) -> None:
     run(scene)
     with (scene / "out/results.jsonl").open("a") as file:
         file.write('{"row": 99}\n')

@@ -10,9 +10,9 @@ from PIL import Image
 
 from normmatch import annotations
 from normmatch.annotations import Annotation
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.propagate import Propagated, propagate
 from tests.matching.scene import photograph, points, tiny_model
 

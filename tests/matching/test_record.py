@@ -1,10 +1,11 @@
-"""What `match` prints."""
+"""The record of a match, and the table that `match` prints."""
 
 import numpy as np
 import pytest
 
 from normmatch.annotations import Annotation
-from normmatch.matching.record import print_matches
+from normmatch.commands.match import print_matches
+from normmatch.matching.record import make_record
 
 
 @pytest.mark.parametrize(("names", "said"), [(("nose", "ear"), True), (("0", "1"), False)])
@@ -19,3 +20,16 @@ def test_points_without_names_have_no_namesakes(
     out = capsys.readouterr().out
     assert "2 of 2 points have a partner" in out
     assert ("2 of the 2 points with a namesake" in out) == said
+
+
+def test_a_record_says_every_score_once() -> None:
+    first, second = (Annotation(f"{name}.png", ("nose", "ear"), np.eye(2)) for name in "ab")
+    result = {
+        "matches0": np.array([1, -1]), "matches1": np.array([-1, 0]), "matches": np.array([[0, 1]]),
+        "matching_scores0": np.array([0.12345678, 0.1], np.float32),
+        "matching_scores1": np.array([0.1, 0.12345678], np.float32),
+    }  # fmt: skip
+    record = make_record(first, second, result)
+    assert record["matches"] == [{"name0": "nose", "name1": "ear", "score": 0.123457}]
+    assert record["matching_scores0"] == [0.123457, 0.1]
+    assert (record["image1"], record["names0"], record["keypoints1"]) == ("b.png", ["nose", "ear"], [[1, 0], [0, 1]])

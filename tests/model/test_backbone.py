@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from normmatch import ModelConfig, NormMatch
 from normmatch.errors import ConfigError, InputError, WeightsError
-from normmatch.model.backbone import TimmBackbone, make_backbone
-from normmatch.model.patch_product import PatchProduct
-from normmatch.weights import rounded
+from normmatch.model.backbone import PatchProduct, TimmBackbone, make_backbone
 
 # name: layers, image size, channels of the two maps, their strides
 KINDS: dict[str, tuple[tuple[int, int], int, tuple[int, int], tuple[int, int]]] = {
@@ -275,7 +273,7 @@ def test_weights_from_the_hub(hub: dict[str, Path], tmp_path: Path) -> None:
 def test_weights_of_vgg16_from_the_hub(hub: dict[str, Path], tmp_path: Path, vgg16: Any) -> None:
     state = {f"features.{key}": value for key, value in vgg16.net.state_dict().items()}
     hub["timm/vgg16.tv_in1k"] = tmp_path / "model.safetensors"
-    save_file(rounded(state, 16), hub["timm/vgg16.tv_in1k"])
+    save_file({key: value.half() for key, value in state.items()}, hub["timm/vgg16.tv_in1k"])
     backbone = make_backbone("vgg16", (20, 25), 64, "hub")
     for key, value in backbone.net.state_dict().items():
         assert torch.equal(value, state[f"features.{key}"].half().float()), key
@@ -306,7 +304,7 @@ def test_random_weights_ask_no_hub(hub: dict[str, Path]) -> None:
 def test_weights_from_a_file(precision: str, tmp_path: Path) -> None:
     state = make("test_vit", seed=1).net.state_dict()
     if precision == "half":
-        state = rounded(state, 16)
+        state = {key: value.half() for key, value in state.items()}
     save_file(state, tmp_path / "b.safetensors")
     net = make_backbone("test_vit", (3, 5), 64, str(tmp_path / "b.safetensors")).net
     for key, value in net.state_dict().items():

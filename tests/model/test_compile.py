@@ -13,8 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from normmatch import PRESETS, NormMatch
 from normmatch.config import LossConfig
 from normmatch.model.backbone import Features
-from normmatch.model.graph import delaunay_batch
-from normmatch.model.network import MatchingHead
+from normmatch.model.network import MatchingHead, delaunay_batch
 from normmatch.training.losses import MatchingLoss
 
 SIZE, BATCH, POINTS = 64, 2, 8

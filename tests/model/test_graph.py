@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from normmatch.model.graph import delaunay, delaunay_batch, pseudo_coordinates
+from normmatch.geometry import delaunay
+from normmatch.model.network import delaunay_batch
+from normmatch.model.spline import pseudo_coordinates
 
 FUZZ = settings(deadline=None, max_examples=80, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)

@@ -9,9 +9,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from normmatch.geometry import delaunay
 from normmatch.model import spline
-from normmatch.model.graph import delaunay, pseudo_coordinates
-from normmatch.model.spline import SplineCNN, SplineConv, edge_list, nearest_knots, spline_basis
+from normmatch.model.spline import (
+    SplineCNN,
+    SplineConv,
+    edge_list,
+    nearest_knots,
+    pseudo_coordinates,
+    spline_basis,
+)
 
 FUZZ = settings(deadline=None, max_examples=25, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)

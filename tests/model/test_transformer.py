@@ -148,7 +148,7 @@ def test_step_by_its_formula_and_alphas_start_at_a_twentieth():
         torch.testing.assert_close(alpha(), torch.full((DIM,), 0.05, dtype=torch.float64))
         torch.testing.assert_close(alpha.stored.float(), torch.full((DIM,), DIM**-0.5))  # nGPT: moves as fast as others
         expected = x + 0.05 * (y / y.norm(dim=-1, keepdim=True) - x)
-        torch.testing.assert_close(layer.step(x, y, alpha), expected / expected.norm(dim=-1, keepdim=True))
+        torch.testing.assert_close(layer.step(x, y, alpha()), expected / expected.norm(dim=-1, keepdim=True))
 
 
 def test_a_step_never_goes_backwards():
@@ -156,9 +156,9 @@ def test_a_step_never_goes_backwards():
     layer, x, y = NormalizedLayer(DIM, HEADS, 24, 0.0).double(), tokens(2, 3), tokens(2, 3)
     layer.alpha_self.stored.data.copy_(torch.randn(DIM))
     stored = layer.alpha_self.stored.data.clone()
-    moved = layer.step(x, y, layer.alpha_self)
+    moved = layer.step(x, y, layer.alpha_self())
     layer.alpha_self.stored.data.copy_(stored.abs())
-    torch.testing.assert_close(layer.step(x, y, layer.alpha_self), moved)
+    torch.testing.assert_close(layer.step(x, y, layer.alpha_self()), moved)
 
 
 def test_scale_is_stored_small_and_read_at_its_value():

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from normmatch import weights as pretrained
+import normmatch.weights
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
 from normmatch.datasets.types import PreparedSplit
@@ -79,7 +79,7 @@ MOMENTS: dict[str, Callable[[], object]] = {
     "in a line of the log": lambda: on_call(TrainingLog, "write", 2, half_a_line),
     "in a validation": lambda: on_call(validation, "predict", 1, die),
     "before the model is written": lambda: on_call(NormMatch, "save_pretrained", 1, die),
-    "in the model": lambda: on_call(pretrained, "save_file", 1, half_written),
+    "in the model": lambda: on_call(normmatch.weights, "save_file", 1, half_written),
 }
 
 
@@ -158,7 +158,7 @@ def full_disk(folder: Path) -> dict[str, Any]:
     out = folder / "full"
 
     def prepare() -> None:
-        on_call(loop, "validate_when_due", 3, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
+        on_call(loop, "validate_once", 1, lambda *_: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, -1)))
 
     code = wait(fork(config(out), prepare))
     left = sorted(path.name for path in out.iterdir())

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from normmatch.config import PRESETS
 from normmatch.errors import ConfigError
+from normmatch.matching.backends.torch import TorchBackend
 from normmatch.model.backbone import make_backbone
-from normmatch.model.compiled.compile import FastNetwork, choose_precision
+from normmatch.model.compiled.compile import CompiledHead
+from normmatch.model.device import choose_precision
 from normmatch.model.network import NormMatch, equal_points
 
 PHOTOGRAPH = (640, 480)  # width and height of the files
@@ -23,13 +25,21 @@ class Variant:
     """A way to run a network."""
 
     precision: str  # of the backbone
-    head: str = "float32"  # precision of the rest
+    head: str = "float32"  # precision of the rest, where it is compiled
     compile: bool = False
 
     @property
     def name(self) -> str:
         head = "" if self.head == "float32" else f", head {self.head}"
         return f"{self.precision}{head}{', compiled' if self.compile else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """B pairs as a backend takes them: the images of all first sides, then of all second ones."""
+
+    images: np.ndarray  # (2B, 3, S, S) uint8
+    keypoints: list[np.ndarray]  # (N, 2) float32 each
 
 
 PLAIN = "plain"  # eager float32, timm's own attention: what every figure is compared with
@@ -69,12 +79,17 @@ def make_plain(model: NormMatch) -> NormMatch:
     return plain.to(next(model.parameters()).device).eval()
 
 
-def make_network(model: NormMatch, variant: Variant) -> FastNetwork:
-    return FastNetwork(model, precision=variant.precision, head_precision=variant.head, compile=variant.compile)
+def make_network(model: NormMatch, variant: Variant) -> TorchBackend:
+    """The network as `Matcher` runs it; a head in half precision, which `Matcher` has not, where that is asked for."""
+    network = TorchBackend(model, str(next(model.parameters()).device), variant.precision, variant.compile)
+    if variant.compile and variant.head != "float32":
+        dtype = choose_precision(variant.head, network.device)
+        network.head = CompiledHead(network.head.plain, network.device, dtype)
+    return network
 
 
 def make_pairs(model: NormMatch, points: int, batch: int, seed: int = 0) -> dict[str, Tensor]:
-    """Images (B, 3, S, S) on the network's device, and keypoints with their graphs on the CPU."""
+    """Images (B, 3, S, S) on the network's device, and keypoints with their graphs on the CPU, as training has them."""
     rng = torch.Generator().manual_seed(seed)
     size, device = model.config.image_size, next(model.parameters()).device
     keypoints = {f"keypoints{i}": torch.rand(batch, points, 2, generator=rng) * size for i in "01"}
@@ -82,8 +97,12 @@ def make_pairs(model: NormMatch, points: int, batch: int, seed: int = 0) -> dict
     return {**{k: v.repeat(batch, 1, 1, 1) for k, v in images.items()}, **equal_points(keypoints)}
 
 
-def without_graphs(pairs: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value for key, value in pairs.items() if key.startswith(("image", "keypoints"))}
+def make_inputs(model: NormMatch, points: int, batch: int, seed: int = 0) -> Pairs:
+    """Noise as images, and keypoints."""
+    rng, size = np.random.default_rng(seed), model.config.image_size
+    image0, image1 = rng.integers(0, 256, (2, 1, 3, size, size), np.uint8)
+    keypoints = [rng.uniform(0, size, (points, 2)).astype(np.float32) for _ in range(2 * batch)]
+    return Pairs(np.concatenate([image0] * batch + [image1] * batch), keypoints)
 
 
 def write_photographs(folder: Path, count: int) -> list[Path]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,26 +21,26 @@ from torch import Tensor
 from normmatch.bench.inputs import (
     PHOTOGRAPH,
     PLAIN,
+    Pairs,
     Variant,
+    make_inputs,
     make_model,
     make_network,
-    make_pairs,
     make_plain,
-    without_graphs,
     write_photographs,
 )
 from normmatch.bench.timing import Row, measure, peak_memory
 from normmatch.errors import DeviceError
-from normmatch.geometry import pad_points
-from normmatch.matching.crops import make_view
+from normmatch.geometry import make_crop, pad_points, place_keypoints
+from normmatch.matching.backends.torch import TorchBackend
+from normmatch.matching.decoding import decode
 from normmatch.matching.matcher import Matcher
-from normmatch.model.compiled.compile import FastNetwork, bucket, with_kernels
-from normmatch.model.graph import pseudo_coordinates
+from normmatch.model.compiled.compile import bucket, fastest, with_kernels
 from normmatch.model.network import NormMatch
 from normmatch.model.sampling import node_features
+from normmatch.model.spline import pseudo_coordinates
 from normmatch.model.transformer import norm
 
-Runner = Callable[[dict[str, Any]], dict[str, Tensor]]
 Part = Literal["pair", "stages", "points", "batches", "cached", "files"]
 Tensors = tuple[Tensor, ...]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -72,18 +73,17 @@ def bench_model(
     for variant in (None, *variants):
         torch._dynamo.reset()  # what was compiled for the one before
         name = variant.name if variant else PLAIN
-        network = make_network(model, variant) if variant else FastNetwork(plain, precision="float32")
-        run: Runner = network.match if variant else _plain_runner(plain)
+        network = make_network(model, variant) if variant else make_network(plain, Variant("float32"))
         measured: dict[Part, Iterator[Row]] = {
-            "pair": _latency(run, model, sizes),
+            "pair": _latency(network, model, sizes),
             "stages": _stage_rows(network, model, sizes),
             "points": _points_curve(network, model, sizes),
-            "batches": _batch_curve(run, model, sizes),
+            "batches": _batch_curve(network, model, sizes),
             "cached": _cached(model, variant, sizes),
             "files": _files(model, variant, sizes),
         }
         with _named_warnings(f"{preset}, {name}"):
-            agreement = _agreement(run, _plain_runner(plain), model, sizes.points)
+            agreement = _agreement(network, make_network(plain, Variant("float32")), model, sizes.points)
         for part in parts:
             if part in BY_MATCHER and variant and variant.head != "float32":
                 continue
@@ -107,54 +107,50 @@ def _named_warnings(name: str) -> Iterator[None]:
         warnings.warn(f"{name}: {note}", stacklevel=3)
 
 
-def _plain_runner(plain: NormMatch) -> Runner:
-    device = next(plain.parameters()).device
-
-    @torch.inference_mode()
-    def run(data: dict[str, Any]) -> dict[str, Tensor]:
-        on_device = {key: value.to(device) if isinstance(value, Tensor) else value for key, value in data.items()}
-        return plain.match(on_device)
-
-    return run
+def match_pairs(network: TorchBackend, pairs: Pairs, features: Sequence[Any] | None = None) -> np.ndarray:
+    """Matches (B, N) as `Matcher` finds them, of images that are encoded here unless their features are given."""
+    tokens = network.embed(network.encode(pairs.images) if features is None else features, pairs.keypoints)
+    batch, points = len(tokens) // 2, len(pairs.keypoints[0])
+    found = network.match(tokens[:batch], tokens[batch:])
+    results = decode(*found, [(points, points)] * batch, one_to_one=False, mutual=False, min_score=0.0)
+    return np.stack([result["matches0"] for result in results])
 
 
-def _latency(run: Runner, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
-    """One pair: images on the device and keypoints in, the graph made on the way, matches back on the CPU."""
-    device = next(model.parameters()).device
-    once = _caller(run, without_graphs(make_pairs(model, sizes.points, 1)))
-    yield measure(once, device, sizes.seconds).row("pair", sizes.points, 1, peak_memory(once, device))
+def _latency(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
+    """One pair: pixels and keypoints in, the graph made on the way, matches out."""
+    once = partial(match_pairs, network, make_inputs(model, sizes.points, 1))
+    timing = measure(once, network.device, sizes.seconds)
+    yield timing.row("pair", sizes.points, 1, peak_memory(once, network.device))
 
 
-def _stage_rows(network: FastNetwork, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
-    device = next(model.parameters()).device
+def _stage_rows(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         files = write_photographs(Path(folder), 2)
         for name, function in stages(network, model, sizes.points, files).items():
-            yield measure(function, device, sizes.seconds / 2).row(f"stage: {name}", sizes.points, 1)
+            yield measure(function, network.device, sizes.seconds / 2).row(f"stage: {name}", sizes.points, 1)
 
 
-def _points_curve(network: FastNetwork, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
-    """The head alone: everything after the backbone, graphs given, points padded on the way, over their number."""
+def _points_curve(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
+    """The head alone: everything after the backbone, over the number of points."""
     for count in sizes.curve:
-        data = make_pairs(model, count, 1)
-        features0, features1 = (network.encode(data.pop(f"image{i}")) for i in "01")
+        pairs = make_inputs(model, count, 1)
         try:
-            once = _caller(network.match, {**data, "features0": features0, "features1": features1})
+            once = partial(match_pairs, network, pairs, network.encode(pairs.images))
             timing, memory = measure(once, network.device, sizes.seconds / 2), peak_memory(once, network.device)
         except (torch.OutOfMemoryError, DeviceError):
             return
         yield timing.row("head", count, 1, memory)
 
 
-def _batch_curve(run: Runner, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
-    """Throughput: images to matches, graphs given, as a loader would. It ends where memory does, or growth."""
-    device, best = next(model.parameters()).device, 0.0
+def _batch_curve(network: TorchBackend, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
+    """Throughput: pixels to matches. It ends where memory does, or growth."""
+    best = 0.0
     for batch in sizes.batches:
         try:
-            once = _caller(run, make_pairs(model, sizes.points, batch))
+            once = partial(match_pairs, network, make_inputs(model, sizes.points, batch))
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", ".* at a time are too many")  # halved batches are not this batch
-                timing, memory = measure(once, device, sizes.seconds), peak_memory(once, device)
+                timing, memory = measure(once, network.device, sizes.seconds), peak_memory(once, network.device)
         except (torch.OutOfMemoryError, DeviceError, UserWarning):
             return
         row = timing.row("batch", sizes.points, batch, memory)
@@ -162,10 +158,6 @@ def _batch_curve(run: Runner, model: NormMatch, sizes: Sizes) -> Iterator[Row]:
         if row["pairs_per_second"] < 0.8 * best:
             return
         best = max(best, row["pairs_per_second"])
-
-
-def _caller(run: Runner, data: dict[str, Any]) -> Callable[[], Tensor]:
-    return lambda: run(data)["matches0"].cpu()
 
 
 def _cached(model: NormMatch, variant: Variant | None, sizes: Sizes) -> Iterator[Row]:
@@ -199,33 +191,30 @@ def _matcher(model: NormMatch, variant: Variant | None, cache: int) -> Matcher:
     return Matcher(model, device=device, precision=precision, compile=compile, cache=cache)
 
 
-def _agreement(run: Runner, plain: Runner, model: NormMatch, points: int, pairs: int = 4) -> float:
+def _agreement(network: TorchBackend, plain: TorchBackend, model: NormMatch, points: int, pairs: int = 4) -> float:
     """The share of keypoints for which a way to run the network finds the match that the plain one finds."""
-    found = []
-    for seed in range(pairs):
-        data = make_pairs(model, points, 1, seed)
-        found.append(run(data)["matches0"].cpu() == plain(data)["matches0"].cpu())
-    return torch.stack(found).float().mean().item()
+    given = [make_inputs(model, points, 1, seed) for seed in range(pairs)]
+    return float(np.mean([match_pairs(network, pair) == match_pairs(plain, pair) for pair in given]))
 
 
 @torch.inference_mode()
-def stages(network: FastNetwork, model: NormMatch, points: int, files: list[Path]) -> dict[str, Callable[[], Any]]:
+def stages(network: TorchBackend, model: NormMatch, points: int, files: list[Path]) -> dict[str, Callable[[], Any]]:
     """The stages of a match as functions, in the order of the network; each has what the ones before would give it.
 
     Where the network is compiled, each stage is compiled by itself; together they take a little longer than the whole.
     """
-    n = bucket(points, 8) if network.compile else points
+    n = bucket(points, 8) if network.compiled else points
     device, size = network.device, model.config.image_size
-    data = make_pairs(model, points, 1)
-    keypoints = [data[f"keypoints{i}"][0].numpy() for i in "01"]
+    pairs = make_inputs(model, points, 1)
+    images, keypoints = pairs.images, pairs.keypoints
     padded = {key: torch.from_numpy(value).to(device) for key, value in pad_points(keypoints, n).items()}
     xy, mask, adjacency = (padded[key] for key in ("keypoints", "mask", "adjacency"))  # (2, n, 2), (2, n), (2, n, n)
-    images = torch.cat([data["image0"], data["image1"]])
     maps = network.encode(images)
-    head = with_kernels(network.model.head, device) if network.compile else network.model.head
+    first, second, pooled = (torch.cat(parts) for parts in zip(*((*m.maps, m.pooled) for m in maps), strict=True))
+    head = with_kernels(network.head.plain, device) if network.compiled else network.head
 
     def sample(first: Tensor, second: Tensor, xy: Tensor) -> Tensors:
-        return (node_features((first, second), xy, maps.size),)
+        return (node_features((first, second), xy, maps[0].size),)
 
     def spline(nodes: Tensor, xy: Tensor, adjacency: Tensor) -> Tensors:
         return (head.spline(nodes, pseudo_coordinates(xy, adjacency), adjacency),)
@@ -234,36 +223,36 @@ def stages(network: FastNetwork, model: NormMatch, points: int, files: list[Path
         return (head.transformer(tokens, mask)[-1],)
 
     def assign(similarity: Tensor, mask: Tensor) -> Tensors:
-        return tuple(head.assign(similarity, mask[:1], mask[1:]).values())
+        epsilon, rounds = head.config.sinkhorn_epsilon, head.config.sinkhorn_rounds
+        return (head.log_sinkhorn(similarity, mask[:1], mask[1:], epsilon, rounds),)
 
-    sampling, (nodes,) = _stage(network, sample, *maps.maps, xy)
+    sampling, (nodes,) = _stage(network, sample, first, second, xy)
     convolution, (nodes,) = _stage(network, spline, nodes, xy, adjacency)
-    tokens = norm(torch.cat([head.global_token(maps.pooled).unsqueeze(1), nodes.float()], 1))  # (2, 1 + n, D)
+    tokens = norm(torch.cat([head.global_token(pooled).unsqueeze(1), nodes.float()], 1))  # (2, 1 + n, D)
     attention, (tokens,) = _stage(network, transformer, tokens, F.pad(mask, (1, 0), value=True))
     unit0, unit1 = tokens[:, 1:].chunk(2)
     similarity = (unit0 @ unit1.mT).float().masked_fill(~(mask[:1].unsqueeze(2) & mask[1:].unsqueeze(1)), 0.0)
+    assignment, (log_assignment,) = _stage(network, assign, similarity, mask)
+    arrays = similarity.cpu().numpy(), log_assignment.cpu().numpy()
+    how: dict[str, Any] = {"one_to_one": False, "mutual": False, "min_score": 0.0}
     return {
-        "decode and resize": lambda: [make_view(f, k, None, size, "") for f, k in zip(files, keypoints, strict=True)],
+        "decode and resize": lambda: [
+            place_keypoints(k, make_crop(f, None, size, "")) for f, k in zip(files, keypoints, strict=True)
+        ],
         "graph": lambda: pad_points(keypoints, n),
         "backbone": lambda: network.encode(images),
         "sampling": sampling,
         "spline": convolution,
         "transformer": attention,
-        "Sinkhorn and decoding": _stage(network, assign, similarity, mask)[0],
+        "Sinkhorn": assignment,
+        "decoding": lambda: decode(*arrays, [(points, points)], **how),
     }
 
 
 def _stage(
-    network: FastNetwork, function: Callable[..., Tensors], *inputs: Tensor
+    network: TorchBackend, function: Callable[..., Tensors], *inputs: Tensor
 ) -> tuple[Callable[[], Tensors], Tensors]:
     """A stage of the head as the network runs it, compiled or not, and its result."""
-
-    def arithmetic(*inputs: Tensor) -> Tensors:
-        half = network.head_dtype != torch.float32
-        with torch.autocast(network.device.type, network.head_dtype, enabled=half):
-            return function(*inputs)
-
-    run: Any = arithmetic
-    if network.compile:
-        run = network._fastest(torch.compile(arithmetic, dynamic=False), arithmetic)
-    return torch.inference_mode()(lambda: run(*inputs)), arithmetic(*inputs)
+    compiled = torch.compile(function, dynamic=False) if network.compiled else function
+    run = fastest(compiled, function, network.device) if network.compiled else function
+    return torch.inference_mode()(lambda: run(*inputs)), function(*inputs)

@@ -30,10 +30,14 @@ def samples(
         out: the picture of the matches
         copy_to: a folder for copies of the two photographs, with their keypoints, to try the other commands on
     """
+    from normmatch.commands.match import print_matches
     from normmatch.matching.sample_pair import match_samples
     from normmatch.matching.samples import copy_samples, get_sample
 
-    match_samples(first, second, weights, out)
+    points0, points1, result, seconds = match_samples(first, second, weights, out)
+    print_matches(points0, points1, result)
+    print(f"they were matched in {seconds:.1f} s")
+    print(f"the picture is {out}")
     if copy_to is not None:
         copy_samples([get_sample(first), get_sample(second)], copy_to)
         print(f"the photographs and their keypoints are in {copy_to}")

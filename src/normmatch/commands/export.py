@@ -1,7 +1,7 @@
 """`normmatch export`: the network as files for other programs."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -10,9 +10,9 @@ def export(
     weights: Positional[str] = "small",
     *,
     out: Annotated[Path, arg(metavar="DIR")],
-    format: Literal["onnx", "torch"] = "onnx",
+    format: str = "onnx",
 ) -> None:
-    """Write a network as two files, an encoder of images and a head that matches, and check them against torch.
+    """Write a network as two ONNX files, an encoder of images and a head that matches, and check them against torch.
 
     The number of pairs, of points and, where the backbone allows it, the size of the images stay free. The encoder is
     run once for each image, the head once for each pair. The Delaunay graph of the points is an input of the head.
@@ -21,7 +21,7 @@ def export(
     Args:
         weights: a bundled name, a file, a folder, or owner/name on a hub
         out: the folder for the files
-        format: onnx, or torch for the pt2 files of torch.export
+        format: onnx; there is no other
     """
     from normmatch.export.files import export as write
     from normmatch.model.network import NormMatch

@@ -1,23 +1,30 @@
 """`normmatch match`: match two photographs, or a list of pairs."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from normmatch.config import MatchOptions
 from normmatch.errors import ConfigError, DataError
-from normmatch.matching.options import MatchOptions
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from normmatch.annotations import Annotation
+    from normmatch.matching.decoding import Result
     from normmatch.matching.pair_list import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
+TABLE_ROWS = 100  # more would scroll away; the JSON file has them all
 
 Images = Annotated[tuple[Path, ...], arg(metavar="IMAGE0 IMAGE1", help_behavior_hint="")]
 Box = Annotated[tuple[float, float, float, float] | None, arg(metavar="X Y W H", help_behavior_hint="")]
+Format = Literal["jsonl", "parquet"]
+Engine = Literal["local", "ray"]
 Keypoints = Annotated[Path, arg(metavar="FILE")]
 
 
@@ -33,8 +40,8 @@ def match(
     options: Annotated[MatchOptions, arg(name="")] = MatchOptions(),  # noqa: B008 - frozen
     pairs: Path | None = None,
     out_dir: Path | None = None,
-    format: Literal["jsonl", "parquet"] = "jsonl",
-    engine: Literal["local", "ray"] = "local",
+    format: Format = "jsonl",
+    engine: Engine = "local",
     workers: int | None = None,
 ) -> None:
     """Match the keypoints of two photographs, or of every pair of a list.
@@ -62,64 +69,120 @@ def match(
         engine: with --pairs, local, or ray for all machines of a Ray cluster, which must see the files
         workers: with --engine ray, how many processes; one for each core or GPU if not given
     """
+    from normmatch.io import read_image
+    from normmatch.matching.decoding import low_scores
+    from normmatch.matching.matcher import Matcher
+    from normmatch.matching.picture import draw_matches
+    from normmatch.matching.record import make_record
+    from normmatch.outputs import write_json, writing
+    from normmatch.viz import check_format
+
     if (pairs is None) == (not images) or (images and len(images) != 2):
         got = {0: "neither", 1: "one image"}.get(len(images), f"{len(images)} images")
         raise ConfigError(f"expected two images, or --pairs and --out-dir; got {'both' if images and pairs else got}.")
     if (pairs is None) != (out_dir is None):
         raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
-    if pairs is None or out_dir is None:
-        _match_two(images, (keypoints, keypoints1 or keypoints), (box0, box1), options, out, json)
+    if pairs is not None and out_dir is not None:
+        unused: dict[str, Any] = {"keypoints1": keypoints1, "out": out, "json": json, "box0": box0, "box1": box1}
+        _refuse(unused, "two images; it does not go with --pairs")
+        _refuse({"workers": workers} if engine == "local" else {}, "--engine ray")
+        _match_list(pairs, keypoints, out_dir, options, format, engine, workers)
         return
-    unused = {"--keypoints1": keypoints1, "--out": out, "--json": json, "--box0": box0, "--box1": box1}
-    for name, value in unused.items():
+    unused = {"format": format, "engine": engine, "workers": workers}
+    _refuse({k: v for k, v in unused.items() if v not in ("jsonl", "local")}, "a list; it goes with --pairs")
+    if out is not None:
+        check_format(out)
+    points = _read_points(images, (keypoints, keypoints1 or keypoints), (box0, box1))
+    matcher = Matcher.from_options(options)
+    arrays = [read_image(item.image) for item in points]
+    first, second = (
+        matcher.crop(image, item.keypoints, item.box, item.image) for image, item in zip(arrays, points, strict=True)
+    )
+    (result,) = matcher.match_crops(
+        [(first, second)], one_to_one=options.one_to_one, mutual=options.mutual, min_score=options.min_score
+    )
+    print_matches(*points, result)
+    if low_scores(result, matcher.backend.min_score):
+        warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
+    if json is not None:
+        with writing(json):
+            write_json(json, make_record(*points, result) | {"similarity": result["similarity"].tolist()})
+        print(f"the matches are in {json}")
+    if out is not None:
+        draw_matches(out, arrays, points, result)
+        print(f"the picture is {out}")
+
+
+def _refuse(options: Mapping[str, Any], what: str) -> None:
+    """Say of an option that was given that it would be ignored."""
+    for name, value in options.items():
         if value is not None:
-            raise ConfigError(f"{name} is for two images; it does not go with --pairs.")
+            raise ConfigError(f"--{name} is for {what}.")
+
+
+def _read_points(
+    images: Sequence[Path], files: tuple[Path, Path], boxes: tuple[Box, Box]
+) -> "tuple[Annotation, Annotation]":
+    """The points of two images from their files, which may be one: then it is read once."""
+    from normmatch import annotations
+    from normmatch.annotations.images import ImageIndex
+    from normmatch.io import check_file
+
+    read: dict[Path, ImageIndex] = {}
+    found = []
+    for image, file, box in zip(images, files, boxes, strict=True):
+        check_file(image)
+        if file not in read:
+            read[file] = ImageIndex(annotations.read(file), file)
+        item = read[file].find(image)
+        found.append(replace(item, image=str(image), box=box or item.box))
+    return found[0], found[1]
+
+
+def print_matches(first: "Annotation", second: "Annotation", result: "Result") -> None:
+    """A table of the points of image 0 with their partners and scores, and how many there are."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(f"{Path(first.image).name} and {Path(second.image).name}"))
+    for column, justify in (("point", "left"), ("at", "left"), ("partner", "left"), ("at", "left"), ("score", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for i, j in list(enumerate(result["matches0"].tolist()))[:TABLE_ROWS]:
+        partner = (escape(second.names[j]), _place(second.keypoints[j])) if j >= 0 else ("-", "")
+        score = f"{result['matching_scores0'][i]:.2f}"
+        table.add_row(escape(first.names[i]), _place(first.keypoints[i]), *partner, score)
+    console = Console()
+    console.print(table)
+    count = len(first.names)
+    if count > TABLE_ROWS:
+        console.print(f"... and {count - TABLE_ROWS:,} points more; --json writes them all")
+    console.print(f"{len(result['matches']):,} of {count:,} points have a partner")
+    shared = {name for name in first.names if name in second.names and not name.isdecimal()}  # 0, 1 ... are no names
+    right = sum(first.names[i] == second.names[j] in shared for i, j in result["matches"].tolist())
+    if shared:
+        console.print(f"{right:,} of the {len(shared):,} points with a namesake were matched with it")
+
+
+def _place(point: "np.ndarray") -> str:
+    return f"{point[0]:.0f}, {point[1]:.0f}"
+
+
+def _match_list(
+    pairs: Path,
+    keypoints: Path,
+    out_dir: Path,
+    options: MatchOptions,
+    format: Format,
+    engine: Engine,
+    workers: int | None,
+) -> None:
     from normmatch.matching.pair_list import match_list
 
     summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
     total = summary.matched + len(summary.failed)
     print(f"{summary.matched:,} of {total:,} pairs are matched in {out_dir / 'results.jsonl'}")
     _report_failed(summary.failed, summary.matched, out_dir)
-
-
-def _match_two(
-    images: tuple[Path, ...],
-    files: tuple[Path, Path],
-    boxes: tuple[Box, Box],
-    options: MatchOptions,
-    out: Path | None,
-    json: Path | None,
-) -> None:
-    from normmatch import annotations
-    from normmatch.annotations.images import ImageIndex
-    from normmatch.io import check_file, write_json, writing
-    from normmatch.matching.decoding import low_scores
-    from normmatch.matching.record import draw_matches, make_record, print_matches
-    from normmatch.viz import check_format
-
-    if out is not None:
-        check_format(out)
-    sets = []
-    for image, file, box in zip(images, files, boxes, strict=True):
-        check_file(image)
-        found = ImageIndex(annotations.read(file), file).find(image)
-        sets.append(replace(found, image=str(image), box=box or found.box))
-    first, second = sets
-    matcher = options.open()
-    result = matcher.match(
-        first.image, second.image, first.keypoints, second.keypoints,
-        box0=first.box, box1=second.box, **options.choice(),
-    )  # fmt: skip
-    print_matches(first, second, result)
-    if low_scores(result, matcher.backend.min_score):
-        warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
-    if json is not None:
-        with writing(json):
-            write_json(json, make_record(first, second, result) | {"similarity": result["similarity"].tolist()})
-        print(f"the matches are in {json}")
-    if out is not None:
-        draw_matches(out, first, second, result)
-        print(f"the picture is {out}")
 
 
 def _report_failed(failed: "Sequence[Record]", matched: int, out_dir: Path) -> None:

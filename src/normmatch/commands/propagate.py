@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.matching.options import MatchOptions
+from normmatch.config import MatchOptions
 
 SHOWN = 3  # images that a message names
 

@@ -89,7 +89,7 @@ class FeatureCache:
         return self.rows[-1][1]
 
     def nodes(self, split: PreparedSplit, index: Tensor, keypoints: Tensor) -> Nodes:
-        """Objects index (B,) of a split, read at keypoints (B, N, 2): as by `read_nodes`, to half precision."""
+        """Objects index (B,) of a split, read at keypoints (B, N, 2): as by `node_features`, to half precision."""
         place = self._rows_of(split)[index.cpu()]  # (B,)
         if (place < 0).any():
             raise DataError("the feature cache lacks an object of the pair list; expected one that was made for it.")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from normmatch import weights as pretrained
 from normmatch.config import DatasetName, ModelConfig
 from normmatch.datasets.catalog import Reading, load_splits
 from normmatch.datasets.pairs import PairList, sample_pair_list
@@ -20,6 +19,7 @@ from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.provenance import made_with
 from normmatch.model.device import find_device
 from normmatch.model.network import NormMatch
+from normmatch.weights import find_weights, read_config
 
 MAY_DIFFER: dict[str, Any] = {"backbone_weights": "", "drop_path": 0.0, "min_score": 0.0}  # between runs of a network
 
@@ -37,8 +37,8 @@ class Job:
 
 def predict_all(weights: Sequence[str], name: DatasetName, config: EvalConfig) -> Iterator[list[Predictions]]:
     """One network after the other: its predictions for all jobs, see `make_jobs`."""
-    files = [pretrained.find(item) for item in weights]
-    configs = [pretrained.read_config(file) for file in files]
+    files = [find_weights(item) for item in weights]
+    configs = [read_config(file) for file in files]
     check_same_network(weights, configs)
     device = find_device(config.device)
     jobs = make_jobs(name, config, configs[0].image_size)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from normmatch import weights as pretrained
 from normmatch.config import DatasetName
 from normmatch.datasets.catalog import Reading, load_splits
 from normmatch.datasets.pairs import objects_hash
@@ -19,6 +18,7 @@ from normmatch.evaluation.predictions import Predictions, load_predictions, save
 from normmatch.evaluation.score import make_report
 from normmatch.evaluation.tables import make_tables, print_table, to_markdown
 from normmatch.io import write_json, write_text, writing
+from normmatch.weights import FILE_NAME, set_min_score
 
 DEFAULT_WEIGHTS = "small"
 
@@ -94,7 +94,7 @@ def run_networks(
             save_predictions(item, cast(Path, config.out) / file_name(item, number if len(weights) > 1 else None))
         if config.calibrate:
             calibrations.append(calibrate(predictions, config.split))
-            pretrained.set_min_score(files[number], calibrations[-1]["threshold"])
+            set_min_score(files[number], calibrations[-1]["threshold"])
     return shown, calibrations
 
 
@@ -102,7 +102,7 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     """A name for a file of predictions that tells what they are; `number` keeps several weights apart."""
     meta = predictions.meta
     path = Path(meta["weights"])
-    parts = [path.parent.name if path.name == pretrained.FILE_NAME else path.stem]
+    parts = [path.parent.name if path.name == FILE_NAME else path.stem]
     parts += [] if number is None else [str(number)]
     parts += [meta["dataset"], meta["split"], meta["protocol"]]
     parts += [] if meta["sampling"] == "intersection" else [meta["sampling"]]

@@ -1,1 +1,1 @@
-"""The network as files that other programs run: ONNX, or torch.export's pt2."""
+"""The network as ONNX files that other programs run."""

@@ -7,36 +7,33 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 import normmatch
 from normmatch.errors import ExportError, first_line
 from normmatch.export.graphs import Graph, trace
-from normmatch.export.parity import check_parity, onnx_runner, torch_runner
+from normmatch.export.parity import check_parity, onnx_runner
 from normmatch.extras import require
-from normmatch.io import whole_file
 from normmatch.model.network import NormMatch
+from normmatch.outputs import whole_file
 
-Format = Literal["onnx", "torch"]
-ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
+FORMATS = ("onnx",)
 
 
-def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, float]:
-    """Write `encoder` and `head` (see `graphs.py`) to the folder `out`, both whole or none.
+def export(model: NormMatch, out: Path, format: str = "onnx") -> dict[Path, float]:
+    """Write `encoder.onnx` and `head.onnx` (see `graphs.py`) to the folder `out`, both whole or none.
 
-    Both files carry the network's config as JSON: the key "config" of an ONNX file's metadata, the extra file
-    "config.json" of a pt2 file.
+    Both files carry the network's config as JSON, under the key "config" of their metadata.
 
     Returns:
         For each file the largest difference to what the network itself computes; more than 1e-4 is an ExportError.
     """
-    if format not in ENDINGS:
-        raise ExportError(f"format is {format!r}, expected onnx or torch.")
-    if format == "onnx":
-        require("onnx", "onnxscript", "onnxruntime")
-    files = {name: out / f"{name}{ENDINGS[format]}" for name in ("encoder", "head")}
+    if format not in FORMATS:
+        raise ExportError(f"format is {format!r}, expected onnx: other formats are not written any more.")
+    require("onnx", "onnxscript", "onnxruntime")
+    files = {name: out / f"{name}.onnx" for name in ("encoder", "head")}
     with _quiet(), ExitStack() as stack:
         try:
             partial = {name: stack.enter_context(whole_file(file)) for name, file in files.items()}
@@ -45,10 +42,9 @@ def export(model: NormMatch, out: Path, format: Format = "onnx") -> dict[Path, f
             raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}.") from error
         graphs = trace(model)
         for name, graph in graphs.items():
-            _write(graph, partial[name], format, config_text(model))
-        runner = onnx_runner if format == "onnx" else torch_runner
+            _write(graph, partial[name], config_text(model))
         free_size = 2 in graphs["encoder"].axes["image"]
-        found = check_parity(model, runner(partial["encoder"]), runner(partial["head"]), free_size)
+        found = check_parity(model, onnx_runner(partial["encoder"]), onnx_runner(partial["head"]), free_size)
     return {files[name]: difference for name, difference in found.items()}
 
 
@@ -57,11 +53,8 @@ def config_text(model: NormMatch) -> str:
     return json.dumps(asdict(replace(model.config, backbone_weights=Path(model.config.backbone_weights).name)))
 
 
-def _write(graph: Graph, path: Path, format: Format, config: str) -> None:
+def _write(graph: Graph, path: Path, config: str) -> None:
     try:
-        if format == "torch":
-            torch.export.save(graph.program, path, extra_files={"config.json": config})
-            return
         onnx: Any = torch.onnx.export(
             graph.program, dynamo=True, verbose=False,
             input_names=graph.inputs, output_names=graph.outputs, dynamic_shapes=graph.axes,
@@ -72,12 +65,12 @@ def _write(graph: Graph, path: Path, format: Format, config: str) -> None:
     except OSError as error:
         raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}.") from error
     except Exception as error:  # the exporter raises whatever it stumbles on
-        raise ExportError(f"the network cannot be written as {format}: {first_line(error)}") from error
+        raise ExportError(f"the network cannot be written as ONNX: {first_line(error)}") from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporters talk about their own insides; what matters is checked afterwards."""
+    """The exporter talks about its own insides; what matters is checked afterwards."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

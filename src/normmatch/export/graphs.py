@@ -21,18 +21,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from torch.overrides import TorchFunctionMode
 
 from normmatch.errors import ExportError, first_line
+from normmatch.model.assignment import best_matches
 from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone
-from normmatch.model.graph import delaunay_batch
-from normmatch.model.network import MatchingHead, NormMatch
+from normmatch.model.network import MatchingHead, NormMatch, delaunay_batch
 from normmatch.model.sampling import Nodes, node_features
 from normmatch.model.spline import SplineConv
 
@@ -86,7 +84,10 @@ class Head(nn.Module):
         nodes0 = Nodes(node_features((first0, second0), points["keypoints0"] / size0, (1, 1)), pooled0)
         nodes1 = Nodes(node_features((first1, second1), points["keypoints1"] / size1, (1, 1)), pooled1)
         output = self.head(nodes0, nodes1, points)
-        return tuple(output[name] for name in HEAD_OUTPUTS)
+        similarity, log_assignment = output["similarity"], output["log_assignment"]
+        matches0, scores0 = best_matches(log_assignment, similarity)
+        matches1, scores1 = best_matches(log_assignment.mT, similarity.mT)
+        return matches0, matches1, scores0, scores1, similarity, log_assignment  # HEAD_OUTPUTS
 
 
 def _clean(keypoints: Tensor, mask: Tensor, adjacency: Tensor, i: str) -> dict[str, Tensor]:
@@ -97,25 +98,19 @@ def _clean(keypoints: Tensor, mask: Tensor, adjacency: Tensor, i: str) -> dict[s
     }
 
 
-class _EvenHalves(TorchFunctionMode):
-    """Cuts tensors in two by reshaping: `chunk` of a free dimension 2B asks what B is, and the tracer would fix it."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.chunk and args[1:2] == (2,):
-            x, dim = args[0], args[2] if len(args) > 2 else 0
-            return x.unflatten(dim, (2, x.shape[dim] // 2)).unbind(dim if dim >= 0 else dim - 1)
-        return func(*args, **(kwargs or {}))
-
-
 @contextmanager
 def _always_resampling(backbone: TimmBackbone | VGG16Backbone) -> Iterator[None]:
     """A ViT asks whether the image is of the size that it was trained with, and the tracer would rule that size out."""
     file = sys.modules[type(backbone.net).__module__]
-    if not hasattr(file, RESAMPLE):
+    asking = getattr(file, RESAMPLE, None)
+    if asking is None:
         yield
         return
-    with mock.patch.object(file, RESAMPLE, _resample):
+    setattr(file, RESAMPLE, _resample)
+    try:
         yield
+    finally:
+        setattr(file, RESAMPLE, asking)
 
 
 def _resample(
@@ -193,7 +188,7 @@ def _trace_head(model: NormMatch) -> Graph:
 
 def _export(module: nn.Module, arguments: tuple[Tensor, ...], shapes: tuple[Any, ...], name: str) -> ExportedProgram:
     try:
-        with _EvenHalves(), torch.no_grad():
+        with torch.no_grad():
             return torch.export.export(module.eval(), arguments, dynamic_shapes=shapes, strict=False)
     except Exception as error:  # the tracer raises whatever it stumbles on
         raise ExportError(f"the network {name} cannot be traced by torch.export: {first_line(error)}") from error

@@ -39,12 +39,6 @@ def onnx_runner(path: Path) -> Runner:
     return run
 
 
-def torch_runner(path: Path) -> Runner:
-    """Runs a pt2 file on tensors by name."""
-    module = torch.export.load(path).module()
-    return lambda inputs: module(*inputs.values())
-
-
 def check_parity(model: NormMatch, encoder: Runner, head: Runner, free_size: bool) -> dict[str, float]:
     """The largest differences of encoder and head to the network, over several cases; images have one size or several.
 
@@ -94,7 +88,7 @@ def _compare(model: NormMatch, encoder: Runner, head: Runner, case: Case, rng: t
         inputs[f"size{i}"] = torch.tensor(size[::-1], dtype=torch.float32)
     points = equal_points(data)
     inputs |= points
-    expected_output = model.head(data["features0"], data["features1"], points)
+    expected_output = model.match(data | points)
     output = dict(zip(HEAD_OUTPUTS, head({name: inputs[name] for name in HEAD_INPUTS}), strict=True))
     return max(differences), _head_difference(output, expected_output)
 

@@ -1,4 +1,4 @@
-"""Remembering what was made last. Threads may share it."""
+"""A cache of what was used last. Threads may share it."""
 
 import threading
 from collections import OrderedDict
@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 
-class Memory:
+class LRUCache:
     """The `most` things that were used last, by their keys."""
 
     def __init__(self, most: int) -> None:
@@ -15,7 +15,7 @@ class Memory:
         self._lock = threading.Lock()
 
     def find(self, keys: Iterable[Hashable]) -> dict[Any, Any]:
-        """Those of the keys that are remembered, with their things; they count as used."""
+        """Those of the keys that are known, with their things; they count as used."""
         with self._lock:
             found = {key: self._things[key] for key in keys if key in self._things}
             for key in found:
@@ -23,6 +23,7 @@ class Memory:
         return found
 
     def keep(self, things: Mapping[Any, Any]) -> None:
+        """Add things, and let those go that were not used for longest."""
         with self._lock:
             self._things.update(things)
             for key in things:

@@ -1,4 +1,4 @@
-"""From the network's assignment to matches: the best of each row, mutual, one to one, sure enough. No torch here."""
+"""Decode the assignment: row arg-max, mutual or Hungarian, then threshold. No torch here, whatever ran the network."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ Result = dict[str, np.ndarray]  # see `Matcher.match`
 LOW_SCORE = 0.2  # unsure by any measure, also of a network that was not calibrated
 
 
-def choose(
+def decode(
     similarity: np.ndarray,
     log_assignment: np.ndarray,
     counts: Sequence[tuple[int, int]],
@@ -27,7 +27,7 @@ def choose(
         counts: how many points each pair has in its images.
         one_to_one: the assignment with the largest sum (Hungarian method), so that no point is used twice.
         mutual: only matches that are the best of both their points; they use no point twice either.
-        min_score: a match with a lower score is none; a mutual one if the score of either of its points is lower.
+        min_score: matches below this score are dropped.
     """
     scores = np.exp(log_assignment).clip(0, 1) * similarity.clip(0, 1)  # (B, M, N), as in model/assignment.py
     if one_to_one and not mutual:
@@ -58,7 +58,7 @@ def choose(
 def low_scores(result: Result, min_score: float) -> bool:
     """Whether the scores of a result are low altogether, as they are where the images show unlike objects.
 
-    They are if more than half of the points of the side with fewer have no partner that is sure enough.
+    They are if more than half of the points of the side with fewer have no partner with a score above the threshold.
     """
     scores0, scores1 = result["matching_scores0"], result["matching_scores1"]
     scores = scores0 if len(scores0) <= len(scores1) else scores1
@@ -66,10 +66,12 @@ def low_scores(result: Result, min_score: float) -> bool:
 
 
 def _best(log_assignment: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The column of the largest assignment of each row, -1 where there is none, and the row's largest score."""
+    """The column of the largest assignment of each row, -1 where there is none, and the score of that match."""
     if 0 in scores.shape:
         return np.full(scores.shape[:2], -1, np.int64), np.zeros(scores.shape[:2], np.float32)
-    return np.where(np.isneginf(log_assignment.max(2)), -1, log_assignment.argmax(2)), scores.max(2)
+    best = log_assignment.argmax(2)  # (B, M)
+    found = np.take_along_axis(scores, best[:, :, None], 2)[:, :, 0]
+    return np.where(np.isneginf(log_assignment.max(2)), -1, best), found
 
 
 def _hungarian(

@@ -9,22 +9,22 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from normmatch.config import BackendName
+from normmatch.config import BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
-from normmatch.matching.cache import Memory
-from normmatch.matching.crops import MAX_POINTS, Square, View, ViewKey, make_view
-from normmatch.matching.decoding import Result, choose
+from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
+from normmatch.matching.cache import LRUCache
+from normmatch.matching.decoding import Result, decode
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
     from normmatch.model.network import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
-VIEW_BATCH = 32  # images that are looked at together, if they have few points
+EMBED_BATCH = 32  # images whose keypoints are embedded together, if they have few
 MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer go together where they have many points
 
 
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 
 class Backend(Protocol):
-    """What runs the network; what images become in it is its own affair. See `torch_backend.py`."""
+    """What runs the network; what images become in it is its own affair. See `backends/`."""
 
     image_size: int
     min_score: float
@@ -50,12 +50,12 @@ class Backend(Protocol):
         """The features of each of the images (B, 3, S, S) uint8."""
         ...
 
-    def look(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
-        """Each of B encoded images as it is seen with its keypoints (K, 2): all that a match needs."""
+    def embed(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
+        """The tokens of each of B encoded images with its keypoints (K, 2): all that a match needs."""
         ...
 
-    def match(self, seen0: Sequence[Any], seen1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that were looked at, n the most points.
+    def match(self, tokens0: Sequence[Any], tokens1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points.
 
         Where a pair has fewer points its log-assignment is -inf.
         """
@@ -63,11 +63,11 @@ class Backend(Protocol):
 
 
 class Matcher:
-    """A loaded network that matches photographs, and remembers the ones that it has seen last.
+    """A loaded network that matches photographs, and remembers those of its last calls.
 
     Args:
-        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch; for the
-            backend onnx the folder that `normmatch export` wrote.
+        weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch, which is
+            copied; for the backend onnx the folder that `normmatch export` wrote.
         device: auto, cpu, cuda or mps; auto is cuda where there is one.
         backend: what runs the network: torch, or onnx, which needs no torch.
         compile: compile the network with torch: minutes, which thousands of pairs one by one on a GPU pay back.
@@ -89,7 +89,14 @@ class Matcher:
             raise ConfigError(f"cache is {cache}, expected a number of images of at least 0.")
         self.backend = _open_backend(weights, device, backend, compile, precision)
         self.cache = cache
-        self._encoded, self._seen = Memory(cache), Memory(cache)  # squares and views, by their keys
+        self._features, self._tokens = LRUCache(cache), LRUCache(cache)  # of images, and of images with keypoints
+
+    @classmethod
+    def from_options(cls, options: MatchOptions, cache: int = 32) -> Self:
+        """The network that the options of a command ask for."""
+        return cls(
+            options.weights, device=options.device, backend=options.backend, compile=options.compile, cache=cache
+        )
 
     def match(
         self,
@@ -113,17 +120,18 @@ class Matcher:
             box0, box1: the object's xmin, ymin, width and height in the same pixels; the whole image without it.
             one_to_one: use no point twice (Hungarian method).
             mutual: keep only matches that are the best of both their points.
-            min_score: a match with a lower score is none; None is the network's calibrated one, 0 keeps all.
+            min_score: matches below this score are dropped; None is the network's calibrated one, 0 keeps all.
 
         Returns:
             A dict of numpy arrays:
                 matches0 (M,), matches1 (N,): index of the partner in the other image, -1 where there is none
-                matching_scores0 (M,), matching_scores1 (N,): how sure, in [0, 1]; kept where it was too low for a match
+                matching_scores0 (M,), matching_scores1 (N,): scores of the matches, in [0, 1]; of a match that was
+                    dropped its score is kept
                 matches (K, 2), scores (K,): the matches of matches0 as pairs of indices
                 similarity (M, N): cosines; log_assignment (M, N): after Sinkhorn
         """
-        pair = Pair(image0, image1, keypoints0, keypoints1, box0, box1)
-        return self.match_batch([pair], one_to_one=one_to_one, mutual=mutual, min_score=min_score)[0]
+        pair = (self.crop(image0, keypoints0, box0, "image0"), self.crop(image1, keypoints1, box1, "image1"))
+        return self.match_crops([pair], one_to_one=one_to_one, mutual=mutual, min_score=min_score)[0]
 
     def match_batch(
         self,
@@ -137,23 +145,17 @@ class Matcher:
 
         A pair is (image0, image1, keypoints0, keypoints1), and may go on with box0 and box1.
         """
-        options = self._options(one_to_one, mutual, min_score)
-        size = self.backend.pair_batch
-        views = ahead(self._views, (Pair(*pair) for pair in pairs), size)
-        return [result for chunk in chunks(views, size) for result in self.match_views(chunk, **options)]
 
-    def match_views(
-        self,
-        pairs: Sequence[tuple[View, View]],
-        *,
-        one_to_one: bool = False,
-        mutual: bool = False,
-        min_score: float | None = None,
-    ) -> list[Result]:
-        """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; see `views.py`."""
-        options = self._options(one_to_one, mutual, min_score)
-        needed = [view for pair in pairs if all(len(v.keypoints) for v in pair) for view in pair]
-        return self._match(pairs, self._look(needed), options)
+        def crops(pair: Pair) -> tuple[CropWithKeypoints, CropWithKeypoints]:
+            return (
+                self.crop(pair.image0, pair.keypoints0, pair.box0, "image0"),
+                self.crop(pair.image1, pair.keypoints1, pair.box1, "image1"),
+            )
+
+        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
+        size = self.backend.pair_batch
+        read = ahead(crops, (Pair(*pair) for pair in pairs), size)
+        return [result for chunk in chunks(read, size) for result in self.match_crops(chunk, **options)]
 
     def match_many(
         self,
@@ -172,81 +174,71 @@ class Matcher:
                 f"There are {len(images)} images, {len(keypoints)} sets of keypoints and {len(boxes)} boxes; "
                 "expected as many of each."
             )
-        options = self._options(one_to_one, mutual, min_score)
+        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
         given = zip(images, keypoints, boxes, (f"image {i}" for i in range(len(images))), strict=True)
-        views = list(ahead(lambda item: self._view(*item), given, ENCODE_BATCH))
-        seen = self._look(view for view in views if len(view.keypoints))
-        indices = list(itertools.combinations(range(len(views)), 2))
+        crops = list(ahead(lambda item: self.crop(*item), given, ENCODE_BATCH))
+        options["tokens"] = self.embed(crop for crop in crops if len(crop.keypoints))
         results: dict[tuple[int, int], Result] = {}
-        for chunk in chunks(indices, self.backend.pair_batch):
-            found = self._match([(views[i], views[j]) for i, j in chunk], seen, options)
+        for chunk in chunks(itertools.combinations(range(len(crops)), 2), self.backend.pair_batch):
+            found = self.match_crops([(crops[i], crops[j]) for i, j in chunk], **options)
             results.update(zip(chunk, found, strict=True))
         return results
 
-    def _options(self, one_to_one: bool, mutual: bool, min_score: float | None) -> dict[str, Any]:
+    def crop(self, image: Any, keypoints: Any, box: Any = None, name: str = "image") -> CropWithKeypoints:
+        """An image with its keypoints as the network takes them; arguments as of `match`, `name` is for messages."""
+        return place_keypoints(keypoints, make_crop(image, box, self.backend.image_size, name))
+
+    def match_crops(
+        self,
+        pairs: Sequence[tuple[CropWithKeypoints, CropWithKeypoints]],
+        *,
+        one_to_one: bool = False,
+        mutual: bool = False,
+        min_score: float | None = None,
+        tokens: Mapping[CropKey, Any] | None = None,
+    ) -> list[Result]:
+        """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; `tokens` are of `embed`."""
         min_score = self.backend.min_score if min_score is None else float(min_score)
         if not 0 <= min_score <= 1:
             raise InputError(f"min_score is {min_score:g}; expected a score from 0 to 1.")
-        return {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
-
-    def _views(self, pair: Pair) -> tuple[View, View]:
-        return (
-            self._view(pair.image0, pair.keypoints0, pair.box0, "image0"),
-            self._view(pair.image1, pair.keypoints1, pair.box1, "image1"),
-        )
-
-    def _view(self, image: Any, keypoints: Any, box: Any, name: str) -> View:
-        return make_view(image, keypoints, box, self.backend.image_size, name)
-
-    def _look(self, views: Iterable[View]) -> dict[ViewKey, Any]:
-        """The views as the backend sees them, by their keys; of what is remembered nothing is done again."""
-        wanted = {view.key: view for view in views}
-        seen = self._seen.find(wanted)
-        self._encoded.find(square for square, _ in wanted)  # so that they count as used: their points may move next
-        fresh: dict[bytes, list[View]] = {}  # by image, so that each is encoded once
-        for key, view in wanted.items():
-            if key not in seen:
-                fresh.setdefault(view.square.key, []).append(view)
-        for some in chunks(fresh.values(), VIEW_BATCH):
-            seen |= self._look_anew(list(itertools.chain(*some)))
-        self._seen.keep({key: seen[key] for key in wanted})
-        return seen
-
-    def _look_anew(self, views: Sequence[View]) -> dict[ViewKey, Any]:
-        """`_look` at views of a few images of which nothing is remembered with these points."""
-        features = self._encode(view.square for view in views)
-        seen: dict[ViewKey, Any] = {}
-        for batch in _batches([len(view.keypoints) for view in views], VIEW_BATCH):
-            chosen = [views[i] for i in batch]
-            images, keypoints = [features[view.square.key] for view in chosen], [view.keypoints for view in chosen]
-            seen.update(zip((view.key for view in chosen), self.backend.look(images, keypoints), strict=True))
-        return seen
-
-    def _encode(self, squares: Iterable[Square]) -> dict[bytes, Any]:
-        """The features of the squares by their keys; those that are remembered do not go through the backbone again."""
-        wanted = {square.key: square for square in squares}
-        features = self._encoded.find(wanted)
-        for chunk in chunks((square for key, square in wanted.items() if key not in features), ENCODE_BATCH):
-            found = self.backend.encode(np.stack([square.pixels for square in chunk]))
-            features.update(zip((square.key for square in chunk), found, strict=True))
-        self._encoded.keep({key: features[key] for key in wanted})
-        return features
-
-    def _match(
-        self, pairs: Sequence[tuple[View, View]], seen: Mapping[ViewKey, Any], options: Mapping[str, Any]
-    ) -> list[Result]:
-        """Match views that were looked at, in batches that fit into memory."""
-        results: dict[int, Result] = {}
+        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
+        if tokens is None:
+            tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
+        results: dict[int, Result] = {}
         for batch in _batches([max(pair) if min(pair) else 0 for pair in counts], self.backend.pair_batch):
-            seen0, seen1 = ([seen[pairs[i][side].key] for i in batch] for side in (0, 1))
-            found = choose(*self.backend.match(seen0, seen1), [counts[i] for i in batch], **options)
+            tokens0, tokens1 = ([tokens[pairs[i][side].key] for i in batch] for side in (0, 1))
+            found = decode(*self.backend.match(tokens0, tokens1), [counts[i] for i in batch], **options)
             results.update(zip(batch, found, strict=True))
         for i, shape in enumerate(counts):
             if i not in results:  # no point on a side: nothing to match
                 nothing = np.zeros((1, *shape), np.float32)
-                (results[i],) = choose(nothing, nothing, [shape], **options)
+                (results[i],) = decode(nothing, nothing, [shape], **options)
         return [results[i] for i in range(len(pairs))]
+
+    def embed(self, crops: Iterable[CropWithKeypoints]) -> dict[CropKey, Any]:
+        """The tokens of crops by their keys; of what is remembered nothing is computed again."""
+        wanted = {crop.key: crop for crop in crops}
+        tokens = self._tokens.find(wanted)
+        self._features.find(image for image, _ in wanted)  # so that they count as used: their points may move next
+        fresh: dict[bytes, list[CropWithKeypoints]] = {}  # by image, so that each is encoded once
+        for key, crop in wanted.items():
+            if key not in tokens:
+                fresh.setdefault(crop.crop.key, []).append(crop)
+        for some in chunks(fresh.values(), EMBED_BATCH):
+            images = {crops[0].crop.key: crops[0].crop for crops in some}
+            features = self._features.find(images)
+            for new in chunks((crop for key, crop in images.items() if key not in features), ENCODE_BATCH):
+                encoded = self.backend.encode(np.stack([crop.pixels for crop in new]))
+                features.update(zip((crop.key for crop in new), encoded, strict=True))
+            self._features.keep(features)
+            unknown = list(itertools.chain(*some))
+            for batch in _batches([len(crop.keypoints) for crop in unknown], EMBED_BATCH):
+                chosen = [unknown[i] for i in batch]
+                found = self.backend.embed([features[c.crop.key] for c in chosen], [c.keypoints for c in chosen])
+                tokens.update(zip((crop.key for crop in chosen), found, strict=True))
+        self._tokens.keep({key: tokens[key] for key in wanted})
+        return tokens
 
 
 def match_pair(

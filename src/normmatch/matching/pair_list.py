@@ -1,7 +1,7 @@
 """Matching thousands of pairs: in order, resumable, and without stopping at a pair that cannot be matched.
 
 out/results.jsonl    one line for each matched pair, written as they come; `row` is the pair's line in the list,
-                     from 0; the rest is `report.make_record`'s
+                     from 0; the rest is `record.make_record`'s
 out/results.parquet  the same as a table, if asked for, at the end
 out/failed.jsonl     the pairs that could not be matched, and why; they are tried again by the next run
 out/run.json         what was asked for: a run that asks for something else is refused
@@ -21,25 +21,25 @@ from normmatch import __version__, annotations
 from normmatch.annotations import MAX_BYTES, Annotation
 from normmatch.annotations.images import ImageIndex
 from normmatch.annotations.text import csv_rows, filled, read_text
+from normmatch.config import MatchOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
-from normmatch.io import locked, whole_file, write_json, write_text, writing
-from normmatch.matching.crops import View, make_square, place_points
+from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
+from normmatch.io import locked
 from normmatch.matching.matcher import Matcher, chunks
-from normmatch.matching.options import MatchOptions
 from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
+from normmatch.outputs import whole_file, write_json, write_text, writing
 from normmatch.progress import show_progress
+from normmatch.weights import find_weights
 
-REMEMBERED = (
-    400  # images of a list that are neither read nor looked at again: a gigabyte, or two with 2,000 points each
-)
+REMEMBERED = 400  # images of a list that are not read and encoded again: a gigabyte, or two with 2,000 points each
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
-MAX_LINE = 64 << 20  # bytes of a line of the journal: pyarrow wants to know, and 2,000 points are more than its 1 MiB
+MAX_LINE = 64 << 20  # bytes of a line of the results: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
 Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
 Record = dict[str, Any]
-Read = tuple[Task, tuple[View, View]]  # a pair whose images were read
+Read = tuple[Task, tuple[CropWithKeypoints, CropWithKeypoints]]  # a pair whose images were read
 Engine = Literal["local", "ray"]
 Format = Literal["jsonl", "parquet"]
 
@@ -67,7 +67,7 @@ def match_list(
 
     Args:
         pairs: the CSV.
-        keypoints: the keypoints of all images, see `points.py`.
+        keypoints: the keypoints of all images, see `annotations`.
         out: the folder for the results; what an earlier run has left there is continued.
         options: how every pair is matched.
         format: jsonl, or parquet as well.
@@ -77,18 +77,18 @@ def match_list(
     """
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
-    journal = out / "results.jsonl"
+    results = out / "results.jsonl"
     with writing(out):
         try:
             with locked(out / ".lock"):
                 _check_run(out, asked)
-                done = _read_journal(journal, len(tasks))
+                done = _read_done(results, len(tasks))
                 left = [task for row, task in enumerate(tasks) if row not in done]
-                results = _run(left, options, engine, workers) if left else iter(())
-                failed = _write_results(journal, show_progress(results, len(tasks), len(done), progress, "pairs"))
+                records = _run(left, options, engine, workers) if left else iter(())
+                failed = _append(results, show_progress(records, len(tasks), len(done), progress, "pairs"))
                 _write_failed(out / "failed.jsonl", failed)
                 if format == "parquet":
-                    _write_parquet(journal, out / "results.parquet")
+                    _write_parquet(results, out / "results.parquet")
         except BlockingIOError:
             raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
     return Summary(len(tasks) - len(failed), tuple(failed))
@@ -100,16 +100,16 @@ def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) ->
     The records come in the order of the tasks; a pair that cannot be matched becomes a record with its `error`.
     """
     size = matcher.backend.image_size
-    read = functools.lru_cache(matcher.cache)(lambda image, box: make_square(image, box, size, ""))
+    read = functools.lru_cache(matcher.cache)(lambda image, box: make_crop(image, box, size, ""))
 
-    def view(task: Task, side: str) -> View:
+    def crop(task: Task, side: str) -> CropWithKeypoints:
         box = task[f"box{side}"]
-        square = read(task[f"image{side}"], None if box is None else tuple(box))
-        return place_points(task[f"keypoints{side}"], square)
+        image = read(task[f"image{side}"], None if box is None else tuple(box))
+        return place_keypoints(task[f"keypoints{side}"], image)
 
     def read_pair(task: Task) -> Record | Read:
         try:
-            return task if "error" in task else (task, (view(task, "0"), view(task, "1")))
+            return task if "error" in task else (task, (crop(task, "0"), crop(task, "1")))
         except NormMatchError as error:
             return _failure(task, error)
 
@@ -126,7 +126,12 @@ def _failure(task: Task, error: NormMatchError) -> Record:
 
 def _matched(matcher: Matcher, pairs: Sequence[Read], options: MatchOptions) -> list[Record]:
     try:
-        results = matcher.match_views([views for _, views in pairs], **options.choice())
+        results = matcher.match_crops(
+            [crops for _, crops in pairs],
+            one_to_one=options.one_to_one,
+            mutual=options.mutual,
+            min_score=options.min_score,
+        )
     except NormMatchError as error:
         if len(pairs) == 1:
             return [_failure(pairs[0][0], error)]
@@ -170,17 +175,15 @@ def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: 
         from normmatch.matching.ray import run_with_ray
 
         return run_with_ray(list(chunks(tasks, HANDED_OUT)), options, workers)
-    return run_tasks(options.open(REMEMBERED), tasks, options)
+    return run_tasks(Matcher.from_options(options, REMEMBERED), tasks, options)
 
 
 def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
     values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
-    del values["device"]
+    del values["device"], values["compile"]  # how fast it is done, not what
     if options.backend == "torch":
-        from normmatch.weights import find
-
-        values["weights"] = _digest([find(options.weights)])
+        values["weights"] = _digest([find_weights(options.weights)])
     else:
         values["weights"] = _digest(sorted(Path(options.weights).glob("*.onnx*")))
     return values
@@ -195,8 +198,8 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 def _check_run(out: Path, asked: dict[str, Any]) -> None:
-    path, journal = out / "run.json", out / "results.jsonl"
-    if not journal.exists() or not journal.stat().st_size:  # nothing that could be mixed up
+    path, results = out / "run.json", out / "results.jsonl"
+    if not results.exists() or not results.stat().st_size:  # nothing that could be mixed up
         write_json(path, asked)
         return
     if not path.exists():
@@ -210,7 +213,7 @@ def _check_run(out: Path, asked: dict[str, Any]) -> None:
         raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
 
 
-def _read_journal(path: Path, total: int) -> set[int]:
+def _read_done(path: Path, total: int) -> set[int]:
     """The rows that are done. A last line that breaks off, as where a run was killed, is removed."""
     done: set[int] = set()
     if not path.exists():
@@ -236,11 +239,11 @@ def _row(line: bytes) -> int | None:
         return None
 
 
-def _write_results(journal: Path, results: Iterable[Record]) -> list[Record]:
-    """Append the results to the journal as they come; those that failed are returned."""
+def _append(results: Path, records: Iterable[Record]) -> list[Record]:
+    """Append the records to the results as they come; those that failed are returned."""
     failed = []
-    with journal.open("a", encoding="utf-8") as file:
-        for record in results:
+    with results.open("a", encoding="utf-8") as file:
+        for record in records:
             if "error" in record:
                 failed.append(record)
             else:
@@ -256,13 +259,13 @@ def _write_failed(path: Path, failed: Sequence[Record]) -> None:
     write_text(path, "".join(json.dumps(record) + "\n" for record in failed))
 
 
-def _write_parquet(journal: Path, path: Path) -> None:
-    """The journal as a table."""
+def _write_parquet(results: Path, path: Path) -> None:
+    """The results as a table."""
     import pyarrow.json
     import pyarrow.parquet
 
-    if not journal.stat().st_size:
+    if not results.stat().st_size:
         return
     options = pyarrow.json.ReadOptions(block_size=MAX_LINE)
     with whole_file(path) as temporary:
-        pyarrow.parquet.write_table(pyarrow.json.read_json(journal, options), temporary)
+        pyarrow.parquet.write_table(pyarrow.json.read_json(results, options), temporary)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from normmatch.config import MatchOptions
 from normmatch.errors import ConfigError
-from normmatch.matching.options import MatchOptions
+from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
 
 MAX_BLOCKS = 1000  # of the list of pairs: what is handed to the workers at a time
@@ -20,7 +21,7 @@ class _Worker:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = MatchOptions(**options)
-        self.matcher = self.options.open()
+        self.matcher = Matcher.from_options(self.options)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
         chunks = [json.loads(chunk) for chunk in batch["chunk"]]

@@ -1,4 +1,7 @@
-"""From similarity to matches: masked log-Sinkhorn, then row arg-max, a mutual check, or the Hungarian method."""
+"""From similarity to matches: masked log-Sinkhorn, then row arg-max or the Hungarian method.
+
+What users see of matches is decoded by `matching/decoding.py`; here it is done for batches that stay on a device.
+"""
 
 import math
 from collections.abc import Callable
@@ -11,10 +14,10 @@ from torch import Tensor
 MASKED = -1e6  # log of nothing, in float32 and after division by epsilon; finite, so that gradients are too
 MARGIN = 20.0  # in logs: for thousands of points, and for slacks that take in as many
 
-Alternate = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]  # `alternate`, or the same done faster
+Iterations = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]  # `sinkhorn_iterations`, or a kernel of the same
 
 
-def alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
+def sinkhorn_iterations(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
     """`rounds` times rows, then columns; scores (B, M, N) -> log assignment (B, M, N).
 
     `span` is how far scores can lie apart. One round in logs leaves entries between e^-span and the largest mass; from
@@ -46,7 +49,7 @@ def log_sinkhorn(
     mask1: Tensor,
     epsilon: float,
     rounds: int,
-    do_rounds: Alternate = alternate,
+    iterate: Iterations = sinkhorn_iterations,
 ) -> Tensor:
     """Log of the assignment (B, M, N) that the Sinkhorn iteration makes of similarity (B, M, N); padding is -inf.
 
@@ -59,11 +62,11 @@ def log_sinkhorn(
     span = 2 / epsilon  # of cosines
     if scores.shape[1] == scores.shape[2]:  # as in the network: both orders as one batch, in half as many kernels
         rows, columns = torch.cat([mask0, mask1]), torch.cat([mask1, mask0])
-        both = do_rounds(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
-        rows_first, columns_first = both.chunk(2)
+        both = iterate(torch.cat([scores, scores.mT]), rows, columns, rounds, span)
+        rows_first, columns_first = both.unflatten(0, (2, both.shape[0] // 2))
     else:
-        rows_first = do_rounds(scores, mask0, mask1, rounds, span)
-        columns_first = do_rounds(scores.mT, mask1, mask0, rounds, span)
+        rows_first = iterate(scores, mask0, mask1, rounds, span)
+        columns_first = iterate(scores.mT, mask1, mask0, rounds, span)
     valid = mask0.unsqueeze(2) & mask1.unsqueeze(1)  # (B, M, N)
     return ((rows_first + columns_first.mT) / 2).masked_fill(~valid, -torch.inf)
 
@@ -101,10 +104,9 @@ def match_scores(log_assignment: Tensor, similarity: Tensor) -> Tensor:
 
 
 def best_matches(log_assignment: Tensor, similarity: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row of (B, M, N) the column of its largest assignment, and its largest score: (B, M) each.
+    """For each row of (B, M, N) the column of its largest assignment, and the score of that match: (B, M) each.
 
-    The largest score is nearly always that of the match; unlike it, it does not jump where two columns tie. A padded
-    row, and a row without candidates, has -1 and 0.
+    A padded row, and a row without candidates, has -1 and 0.
     """
     if log_assignment.shape[2] == 0:
         empty = log_assignment.new_zeros(log_assignment.shape[:2])
@@ -114,14 +116,9 @@ def best_matches(log_assignment: Tensor, similarity: Tensor) -> tuple[Tensor, Te
     columns = torch.arange(count, device=best.device)
     # the first of the largest; not argmax, which torch 2.11 compiles wrong for CPUs where its input is transposed
     matches = torch.where(log_assignment == best, columns, count).amin(2)  # (B, M)
-    return matches.masked_fill(best.squeeze(2).isneginf(), -1), match_scores(log_assignment, similarity).amax(2)
-
-
-def mutual(matches0: Tensor, matches1: Tensor) -> Tensor:
-    """Keep of matches0 (B, M) those that matches1 (B, N) return; the rest become -1."""
-    back = matches1.gather(1, matches0.clamp_min(0))  # (B, M)
-    here = torch.arange(matches0.shape[1], device=matches0.device)
-    return matches0.masked_fill(back != here, -1)
+    place = matches.clamp_max(count - 1).unsqueeze(2)  # a row of NaN has no largest
+    scores = match_scores(log_assignment, similarity).gather(2, place).squeeze(2)  # (B, M)
+    return matches.masked_fill(best.squeeze(2).isneginf(), -1), scores
 
 
 def one_to_one(log_assignment: Tensor) -> Tensor:

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import timm
 import torch
+import torch.nn.functional as F
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.layers import DropPath
-from timm.models.swin_transformer_v2 import PatchMerging, SwinTransformerV2Block
+from timm.models.swin_transformer_v2 import PatchMerging, SwinTransformerV2, SwinTransformerV2Block
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, InputError, WeightsError, first_line
-from normmatch.model.patch_product import use_patch_product
-from normmatch.model.window_attention import use_fused_attention
-from normmatch.weights import load_weights
+from normmatch.model.window_attention import keep_biases, use_fused_attention
+from normmatch.weights import check_tensors, read_tensors
 
 VGG16_LAST = 29  # relu5_3: what follows it in vgg16().features is the last pooling
 VGG16_STRIDE = 16  # of relu5_3
@@ -40,7 +40,24 @@ class Standardize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
+        """Images (B, 3, H, W) as floats in [0, 1], or as bytes."""
+        if not image.is_floating_point():
+            image = image.float() / 255
         return (image.to(self.mean.dtype) - self.mean) / self.std
+
+
+class PatchProduct(nn.Conv2d):
+    """A ViT's first layer as a matrix product: its patches do not overlap, and cuDNN is slow at that in bf16.
+
+    A convolution with its kernel as stride, with another `forward`; its weights are the convolution's own.
+    """
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Patches of images (B, 3, H, W), whose sides are multiples of the patch, as (B, C, h, w)."""
+        rows, columns = self.kernel_size
+        patches = image.unflatten(3, (-1, columns)).unflatten(2, (-1, rows))  # (B, 3, h, rows, w, columns)
+        patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)  # (B, h, w, 3 * rows * columns)
+        return F.linear(patches, self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
 
 
 class TimmBackbone(nn.Module):
@@ -122,10 +139,30 @@ def make_backbone(
         load_weights(backbone.net, Path(weights))
     if isinstance(backbone, TimmBackbone):
         _prune(backbone)
-        if fused:
+        if fused and isinstance(backbone.net, SwinTransformerV2):
             use_fused_attention(backbone.net)
-            use_patch_product(backbone.net)
+        first = getattr(getattr(backbone.net, "patch_embed", None), "proj", None)
+        if fused and type(first) is nn.Conv2d and first.kernel_size == first.stride:
+            first.__class__ = PatchProduct  # what it holds stays what it was, so weights load as before
     return backbone
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Load a safetensors file into a module; every tensor must be there and fit."""
+    tensors = read_tensors(path)
+    check_tensors(path, tensors, {k: (tuple(v.shape), v.is_floating_point()) for k, v in module.state_dict().items()})
+    module.load_state_dict({key: torch.from_numpy(value) for key, value in tensors.items()})
+
+
+def prepare_for_inference(backbone: nn.Module, dtype: torch.dtype) -> None:
+    """Keep position biases, and cast matrices once, where autocast would cast them for every image."""
+    if isinstance(backbone, TimmBackbone) and isinstance(backbone.net, SwinTransformerV2):
+        keep_biases(backbone.net)
+    for module in backbone.modules():
+        if isinstance(module, DropPath):
+            module.drop_prob = 0.0  # for training only; but each block has its own, and would be compiled for it
+        elif isinstance(module, nn.Linear | nn.Conv2d):
+            module.to(dtype)
 
 
 def _prune(backbone: TimmBackbone) -> None:

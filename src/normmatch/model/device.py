@@ -1,8 +1,12 @@
-"""What to compute on."""
+"""What to compute on, and in which precision."""
+
+import warnings
 
 import torch
 
 from normmatch.errors import ConfigError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def find_device(name: str) -> torch.device:
@@ -28,3 +32,31 @@ def can_compile(device: torch.device) -> bool:
     except Exception:  # of the compiler, of the linker, of triton
         return False
     return True
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The arithmetic that a name stands for on a device.
+
+    auto is bfloat16 where the device has instructions for it; without them float16 on a GPU, float32 elsewhere. A half
+    precision that a CPU would only imitate, slowly, is replaced by float32 with a warning.
+    """
+    native = _has_bfloat16(device)
+    if name == "auto":
+        return torch.bfloat16 if native else torch.float16 if device.type == "cuda" else torch.float32
+    if name not in PRECISIONS:
+        raise ConfigError(f"precision is {name!r}, expected auto, {', '.join(PRECISIONS)}")
+    dtype = PRECISIONS[name]
+    if (dtype == torch.bfloat16 and not native) or (dtype == torch.float16 and device.type == "cpu"):
+        better = torch.float16 if device.type == "cuda" else torch.float32
+        warnings.warn(f"{device} has no {name} arithmetic; {str(better)[6:]} is used instead", stacklevel=3)
+        return better
+    return dtype
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        found = (getattr(torch.cpu, f"_is_{name}_supported", bool) for name in ("avx512_bf16", "amx_tile"))
+        return any(ask() for ask in found)
+    return False

@@ -11,11 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normmatch.model.backbone import Features
-
 
 class Nodes(NamedTuple):
-    """An image as its keypoints see it: all that is left of the backbone's maps once the keypoints are known."""
+    """An encoded image read at its keypoints: all that is left of the maps once the keypoints are known."""
 
     features: Tensor  # (B, N, C)
     pooled: Tensor  # (B, G)
@@ -26,24 +24,9 @@ def sample(feature_map: Tensor, keypoints: Tensor, size: tuple[int, int]) -> Ten
 
     Bilinear between the centres of the map's cells; outside of them the border is repeated.
     """
-    return _read(feature_map, _grid(keypoints, size))
-
-
-def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
-    """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
-    grid = _grid(keypoints, size)
-    return torch.cat([_read(F.normalize(m, dim=1), grid) for m in maps], dim=-1)
-
-
-def _grid(keypoints: Tensor, size: tuple[int, int]) -> Tensor:
-    """Keypoints (B, N, 2) as `grid_sample` wants them: from [0, W] x [0, H] to [-1, 1] x [-1, 1]."""
     height, width = size
     x, y = keypoints.unbind(-1)  # (B, N) each; numbers, because a tensor of them would have to travel to the device
-    return torch.stack((x * (2 / width), y * (2 / height)), -1) - 1
-
-
-def _read(feature_map: Tensor, grid: Tensor) -> Tensor:
-    """Features (B, N, C) of a map (B, C, h, w) at grid (B, N, 2)."""
+    grid = torch.stack((x * (2 / width), y * (2 / height)), -1) - 1  # (B, N, 2) in [-1, 1], as `grid_sample` wants it
     dtype = torch.promote_types(feature_map.dtype, grid.dtype)  # bf16 would move places by a third of a pixel
     features = F.grid_sample(
         feature_map.to(dtype), grid.unsqueeze(2).to(dtype), padding_mode="border", align_corners=False
@@ -51,8 +34,6 @@ def _read(feature_map: Tensor, grid: Tensor) -> Tensor:
     return features.squeeze(3).mT.to(feature_map.dtype)  # (B, N, C)
 
 
-def read_nodes(features: Features | Nodes, keypoints: Tensor) -> Nodes:
-    """Read an encoded image at keypoints (B, N, 2), unless that was done before."""
-    if isinstance(features, Nodes):
-        return features
-    return Nodes(node_features(features.maps, keypoints, features.size), features.pooled)
+def node_features(maps: tuple[Tensor, ...], keypoints: Tensor, size: tuple[int, int]) -> Tensor:
+    """Concatenated features (B, N, sum C_l) of all maps, each location a unit vector before it is read."""
+    return torch.cat([sample(F.normalize(m, dim=1), keypoints, size) for m in maps], dim=-1)

@@ -17,6 +17,19 @@ EDGES = 6  # a point: a triangulation has fewer, counted in both directions
 MANY_POINTS = 128  # from here on lists of edges are faster than dense matrices
 
 
+def pseudo_coordinates(keypoints: Tensor, adjacency: Tensor) -> Tensor:
+    """Pseudo-coordinates (B, N, N, 2) in [0, 1]: where point j lies as seen from point i, 0.5 being "here".
+
+        u_ij = 0.5 + (p_j - p_i) / (2 m),    m = the largest |p_j - p_i| along an axis over the edges of the graph
+
+    Dividing by the graph's own m makes the graph blind to the place and size of the object, and uses the whole kernel.
+    """
+    offset = keypoints.unsqueeze(1) - keypoints.unsqueeze(2)  # (B, N, N, 2): [b, i, j] = p_j - p_i
+    offset = offset.masked_fill(~adjacency.unsqueeze(-1), 0.0)
+    largest = offset.abs().amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-6)  # (B, 1, 1, 1)
+    return 0.5 + offset / (2 * largest)
+
+
 def spline_basis(pseudo: Tensor, kernel: int) -> Tensor:
     """Weights B_k (..., K*K) of the knots at pseudo-coordinates (..., 2) in [0, 1]; they are >= 0 and sum to one.
 
@@ -63,7 +76,7 @@ class SplineConv(nn.Module):
     def __init__(self, dim_in: int, dim_out: int, kernel: int = 5) -> None:
         super().__init__()
         self.kernel = kernel
-        self.in_blocks = True  # export.py switches it off: an exported graph has as many operations for any size
+        self.in_blocks = True  # the export switches it off: a graph has as many operations for any size
         self.weight = nn.Parameter(torch.empty(dim_in, kernel * kernel * dim_out))
         self.root = nn.Linear(dim_in, dim_out)
         bound = (kernel * kernel * dim_in) ** -0.5
@@ -74,13 +87,14 @@ class SplineConv(nn.Module):
         batch, n, _ = x.shape
         candidates = (x @ self.weight).view(batch, n, self.kernel**2, -1)  # (B, N, K*K, D): W_k x_j
         basis = basis.transpose(1, 2).to(candidates.dtype)  # (B, N, N, K*K), indexed [b, j, i]
-        if not self.in_blocks:
-            return self.root(x) + _strongest(basis @ candidates, adjacency.mT)  # (B, N, D)
-        rows = max(1, BLOCK_ELEMENTS // (batch * n * candidates.shape[-1]))
-        blocks = [
-            _strongest(block @ candidates, edges)  # (B, j, rows, D) -> (B, rows, D)
-            for block, edges in zip(basis.split(rows, 2), adjacency.mT.split(rows, 2), strict=True)
-        ]
+        basis_blocks, edge_blocks = (basis,), (adjacency.mT,)
+        if self.in_blocks:
+            rows = max(1, BLOCK_ELEMENTS // (batch * n * candidates.shape[-1]))
+            basis_blocks, edge_blocks = basis.split(rows, 2), adjacency.mT.split(rows, 2)
+        blocks = []
+        for block, edges in zip(basis_blocks, edge_blocks, strict=True):
+            messages = (block @ candidates).masked_fill(~edges.unsqueeze(-1), -torch.inf)  # (B, j, rows, D)
+            blocks.append(messages.amax(1).masked_fill(~edges.any(1).unsqueeze(-1), 0.0))  # (B, rows, D): 0 if alone
         return self.root(x) + (blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1))  # (B, N, D)
 
     def along_edges(self, x: Tensor, edges: Tensor, knots: Tensor, shares: Tensor) -> Tensor:
@@ -91,12 +105,6 @@ class SplineConv(nn.Module):
         messages = messages.sum(2)  # (B, E, D)
         nothing = messages.new_zeros(*x.shape[:2], messages.shape[-1])  # (B, N, D)
         return nothing.scatter_reduce(1, edges[..., :1].expand_as(messages), messages, "amax", include_self=False)
-
-
-def _strongest(messages: Tensor, edges: Tensor) -> Tensor:
-    """The largest message (B, I, D) of those (B, J, I, D) that come along edges (B, J, I), or 0 where none does."""
-    messages = messages.masked_fill(~edges.unsqueeze(-1), -torch.inf)
-    return messages.amax(1).masked_fill(~edges.any(1).unsqueeze(-1), 0.0)
 
 
 class SplineCNN(nn.Module):

@@ -5,6 +5,8 @@ images and then the B second ones, so that streams with shared weights run as on
 (Loshchilov et al., 2024), with the paper's cross-attention and global modulation.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
@@ -20,7 +22,8 @@ def norm(x: Tensor) -> Tensor:
 
 def swap(x: Tensor) -> Tensor:
     """Exchange the first and the second images of a stack (2B, ...): each image sees its partner's."""
-    return torch.cat(x.chunk(2)[::-1])
+    first, second = x.unflatten(0, (2, x.shape[0] // 2))  # not `chunk`, which asks an exporter how many there are
+    return torch.cat([second, first])
 
 
 class Scale(nn.Module):
@@ -49,30 +52,16 @@ class UnitLinear(nn.Linear):
         self.weight.copy_(F.normalize(self.weight, dim=self.unit_dim))
 
 
-def attend(q: Tensor, kv: Tensor, s: Tensor | None, mask: Tensor, num_heads: int) -> Tensor:
-    """Attend from q (B, T, D) to the valid tokens, mask (B, S), of kv (B, S, 2D); returns (B, T, D).
-
-    normalized:  softmax(sqrt(d) (s norm(q)) . (s norm(k))) v,  d the width of a head, s (D,) learned
-    vanilla:     softmax(q . k / sqrt(d)) v,  without s
-    """
-    q = q.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, heads, T, d)
-    k, v = kv.unflatten(-1, (2, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, heads, S, d) each
-    scale = None  # 1 / sqrt(d)
-    if s is not None:
-        s = s.view(num_heads, 1, -1)  # (heads, 1, d)
-        q, k = (s * norm(q)).to(v.dtype), (s * norm(k)).to(v.dtype)
-        scale = q.shape[-1] ** 0.5
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :], scale=scale)
-    return y.transpose(1, 2).flatten(2)
-
-
 class Attention(nn.Module):
-    """Multi-head attention of queries x over a context, see `attend`; the normalized kind's s starts at 1."""
+    """Multi-head attention of queries x over a context; d is the width of a head.
+
+    normalized:  softmax(sqrt(d) (s norm(q)) . (s norm(k))) v,  s (D,) learned, 1 at the start
+    vanilla:     softmax(q . k / sqrt(d)) v
+    """
 
     def __init__(self, dim: int, num_heads: int, normalized: bool) -> None:
         super().__init__()
         self.num_heads, self.normalized = num_heads, normalized
-        self.attend = attend  # compiled for a GPU it is one kernel
         if normalized:
             self.q, self.kv = UnitLinear(dim, dim, "in"), UnitLinear(dim, 2 * dim, "in")
             self.out = UnitLinear(dim, dim, "out")
@@ -82,8 +71,16 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         """Attend from x (B, T, D) to the valid tokens, mask (B, S), of context (B, S, D)."""
-        s = self.s_qk() if self.normalized else None
-        return self.out(self.attend(self.q(x), self.kv(context), s, mask, self.num_heads))  # (B, T, D)
+        q = self.q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, heads, T, d)
+        k, v = self.kv(context).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, heads, S, d) each
+        scale = None  # 1 / sqrt(d)
+        if self.normalized:
+            s = (self.s_qk.stored * self.s_qk.factor).view(self.num_heads, 1, -1)  # (heads, 1, d), float32 at least
+            q = (s * F.normalize(q.to(s.dtype), dim=-1)).to(v.dtype)
+            k = (s * F.normalize(k.to(s.dtype), dim=-1)).to(v.dtype)
+            scale = q.shape[-1] ** 0.5
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :], scale=scale)
+        return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
 class SwiGLU(nn.Module):
@@ -109,7 +106,7 @@ class SwiGLU(nn.Module):
 class NormalizedLayer(nn.Module):
     """One stream of a two-stream layer on the sphere.
 
-    x <- step(x, y) = norm(x + alpha * (norm(y) - x)), for y in turn self-attention, cross-attention, the modulation
+    x <- norm(x + alpha * (norm(y) - x)), for y in turn self-attention, cross-attention, the modulation
     x * x_global, and the MLP; each has an alpha of its own, positive, learned element by element.
     """
 
@@ -124,13 +121,15 @@ class NormalizedLayer(nn.Module):
 
     def forward(self, x: Tensor, other: Tensor, mask: Tensor, mask_other: Tensor) -> Tensor:
         """Tokens x (B, T, D) with mask (B, T); `other` is the partner image's as it was at the layer's start."""
-        x = self.step(x, self.self_attention(x, x, mask), self.alpha_self)
-        x = self.step(x, self.cross_attention(x, other, mask_other), self.alpha_cross)
-        x = self.step(x, x * x[:, :1], self.alpha_global)
-        return self.step(x, self.mlp(x), self.alpha_mlp)
+        x = self.step(x, self.self_attention(x, x, mask), self.alpha_self())
+        x = self.step(x, self.cross_attention(x, other, mask_other), self.alpha_cross())
+        x = self.step(x, x * x[:, :1], self.alpha_global())
+        return self.step(x, self.mlp(x), self.alpha_mlp())
 
-    def step(self, x: Tensor, y: Tensor, alpha: Scale) -> Tensor:
-        return norm(x + self.drop_path(alpha().abs() * (norm(y) - x)))
+    def step(self, x: Tensor, y: Tensor, alpha: Tensor) -> Tensor:
+        """From x (B, T, D), unit vectors in float32 at least, a share alpha (D,) of the way to y (B, T, D)."""
+        towards = F.normalize(y.to(x.dtype), dim=-1) - x
+        return F.normalize(x + self.drop_path(alpha.abs() * towards), dim=-1)
 
 
 class VanillaLayer(nn.Module):
@@ -184,8 +183,14 @@ class TwoStreamTransformer(nn.Module):
         Both streams read the other image as it was at the layer's start, so neither comes first.
         """
         outputs, mask_other = [], swap(mask)
+        streams: Any
         for streams in self.layers:
-            x = _run_streams(streams, x, mask, mask_other)  # type: ignore[arg-type]
+            other = swap(x)
+            if len(streams) == 1:
+                x = streams[0](x, other, mask, mask_other)
+            else:
+                halves = zip(*(t.unflatten(0, (2, t.shape[0] // 2)) for t in (x, other, mask, mask_other)), strict=True)
+                x = torch.cat([stream(*half) for stream, half in zip(streams, halves, strict=True)])
             outputs.append(x if self.normalized else norm(x))  # the vanilla layers leave the sphere
         return outputs
 
@@ -201,11 +206,3 @@ class TwoStreamTransformer(nn.Module):
             if weights:  # the vanilla layers have none
                 unit = F.normalize(torch.cat(weights, 1 - dim), dim=dim)
                 torch._foreach_copy_(weights, unit.split([weight.shape[1 - dim] for weight in weights], 1 - dim))
-
-
-def _run_streams(streams: nn.ModuleList, x: Tensor, mask: Tensor, mask_other: Tensor) -> Tensor:
-    other = swap(x)
-    if len(streams) == 1:
-        return streams[0](x, other, mask, mask_other)
-    halves = zip(streams, x.chunk(2), other.chunk(2), mask.chunk(2), mask_other.chunk(2), strict=True)
-    return torch.cat([stream(*half) for stream, *half in halves])

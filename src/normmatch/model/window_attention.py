@@ -15,7 +15,6 @@ from timm.models.swin_transformer_v2 import WindowAttention
 from torch import Tensor, nn
 
 LARGEST_SCALE = math.log(100.0)  # of timm, and of the paper
-LARGE_WINDOW = 128  # tokens: the least for a kernel of our own, which was measured at 576
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # `attend`, or the same done faster
 
@@ -74,15 +73,6 @@ def use_fused_attention(net: nn.Module) -> None:
     for module in net.modules():
         if type(module) is WindowAttention:
             module.__class__ = FusedWindowAttention  # what it holds stays what it was, so weights load as before
-
-
-def use_window_kernel(net: nn.Module) -> None:
-    """Let large windows attend in one kernel: for a network that is compiled for a GPU, and not trained."""
-    from normmatch.model.compiled.window_kernel import fused_attend
-
-    for module in net.modules():
-        if isinstance(module, FusedWindowAttention) and math.prod(module.window_size) >= LARGE_WINDOW:
-            module.attend = fused_attend
 
 
 @torch.no_grad()

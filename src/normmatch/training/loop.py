@@ -114,7 +114,8 @@ def fit(state: State, data: TrainData, validation: Validation | None) -> int:
     loader = make_loader(data.share(fabric.global_rank, fabric.world_size), config, state.step, fabric.device)
     log = TrainingLog(config.out, state.step, state.seconds, fabric.is_global_zero, config.tensorboard)
     with closing(log), Stop(config.minutes) as stop, log.bar(config.steps, state.step):
-        validate_when_due(state, validation, log)  # if it was killed in the validation
+        if validation and validation_due(state):
+            validate_once(state, validation, log)  # if it was killed in the validation
         clock, losses = Clock(state.seconds), list[Tensor]()  # losses not looked at yet: that waits for the device
         with closing(prefetch(loader, fabric.device)) as batches:
             for batch in batches:
@@ -126,21 +127,27 @@ def fit(state: State, data: TrainData, validation: Validation | None) -> int:
                 log.advance(state.step)
                 last = state.step == config.steps
                 if state.step % config.log_every == 0 or last:
-                    check_finite(losses, state.step, data, config.out, fabric)
+                    settle(state, losses, clock, data)
                     values = mean(fabric, torch.stack(list(logs.values()))).tolist()
-                    state.seconds = clock.seconds
                     log.write_step(state.step, state.seconds, config.batch_size, dict(zip(logs, values, strict=True)))
                 reason = reason_to_stop(state, stop)
                 if state.step % config.save_every == 0 or last or reason:
-                    check_finite(losses, state.step, data, config.out, fabric)
-                    state.seconds = clock.seconds
+                    settle(state, losses, clock, data)
                     save(state)
                 if reason:
                     log.say(f"{REASONS[reason]} at step {state.step}; --resume continues")
                     break
-                with clock.paused():
-                    validate_when_due(state, validation, log)
+                if validation and validation_due(state):
+                    settle(state, losses, clock, data)
+                    with clock.paused():
+                        validate_once(state, validation, log)
     return reason
+
+
+def settle(state: State, losses: list[Tensor], clock: Clock, data: TrainData) -> None:
+    """Wait for the device to finish the steps so far: their losses must be finite, and only now is their time known."""
+    check_finite(losses, state.step, data, state.config.out, state.fabric)
+    state.seconds = clock.seconds
 
 
 def recorded(plain: Step, state: State) -> Step:
@@ -163,11 +170,14 @@ def save(state: State) -> None:
     on_first(state.fabric, lambda: checkpoint.save(path, state.state_dict(), state.config.keep))
 
 
-def validate_when_due(state: State, validation: Validation | None, log: TrainingLog) -> None:
-    """Validate every so many steps and after the last one, unless the log of a resumed run has it already."""
-    due = state.step == state.config.steps or state.step % state.config.validate_every == 0
-    if validation is None or not state.step or not due:
-        return
+def validation_due(state: State) -> bool:
+    """Every so many steps, and after the last one."""
+    last = state.step == state.config.steps
+    return last or (state.step > 0 and state.step % state.config.validate_every == 0)
+
+
+def validate_once(state: State, validation: Validation, log: TrainingLog) -> None:
+    """Validate, unless the log of a resumed run has it already."""
 
     def work() -> None:
         if not log.validated(state.step):

@@ -19,14 +19,13 @@ from lightning_fabric import Fabric
 from timm.layers import convert_sync_batchnorm
 from torch import Tensor
 
-from normmatch import weights as pretrained
 from normmatch.config import ModelConfig, TrainConfig
 from normmatch.datasets.catalog import load_splits, prepared_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.datasets.types import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError, DeviceError, WeightsError, first_line
 from normmatch.io import locked, whole_file
-from normmatch.model.backbone import compiled_parts
+from normmatch.model.backbone import compiled_parts, load_weights
 from normmatch.model.network import NormMatch
 from normmatch.training import checkpoint
 from normmatch.training.batches import KeypointTable, TrainBatches
@@ -38,6 +37,7 @@ from normmatch.training.loop import NetworkWithLosses, State, fit
 from normmatch.training.losses import MatchingLoss
 from normmatch.training.optimizer import averaged, make_optimizer
 from normmatch.training.validation import Validation, make_validation
+from normmatch.weights import find_weights, read_config
 
 CONFIG, LOCK = "config.json", ".lock"  # in the folder of a run
 HALF = (".step-", ".model.", ".config.", ".log.", ".bad-batch-")  # how the names of half-written files begin
@@ -74,8 +74,8 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit] | None = None) -
                 raise SystemExit(128 + reason)
             model = averaged(state.average)
             if not reason:
-                about = {} if config.data.validation_split else {"held_out": False}  # no word of what is usual
-                on_first(fabric, lambda: model.save_pretrained(config.out, about=about))
+                held_out = None if config.data.validation_split else False  # no word of what is usual
+                on_first(fabric, lambda: model.save_pretrained(config.out, held_out=held_out))
             return model
 
 
@@ -229,10 +229,10 @@ def make_model(config: TrainConfig, state: dict[str, Any] | None) -> NormMatch:
     model = NormMatch(replace(config.model, backbone_weights="random"))  # no backbone is asked for twice
     min_score = (state or {}).get("min_score", config.model.min_score)
     if config.init and not state:
-        file = pretrained.find(config.init)
-        trained = pretrained.read_config(file)
+        file = find_weights(config.init)
+        trained = read_config(file)
         check_fits(config.init, trained, config.model)
-        pretrained.load_weights(model, file)
+        load_weights(model, file)
         min_score = trained.min_score  # near enough until the network is calibrated again
     model.config = replace(config.model, min_score=min_score)
     return model

@@ -1,4 +1,8 @@
-"""Where weights come from, and how they are kept: safetensors files that carry their config, on disk or on a hub."""
+"""Where weights come from, and how they are kept: safetensors files that carry their config. No torch here.
+
+The metadata of a file has `config`, the JSON of a ModelConfig, and `held_out`, whether some objects of the training
+split were kept from training: "true", "false", or nothing in files that do not know.
+"""
 
 import json
 import logging
@@ -7,22 +11,22 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from huggingface_hub import hf_hub_download
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+import numpy as np
+from safetensors import SafetensorError, deserialize, safe_open
+from safetensors.numpy import save_file
 
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
-from normmatch.io import whole_file
+from normmatch.outputs import whole_file
 
 FILE_NAME = "model.safetensors"
 SCALE = ".scale8"  # ends the name of the tensor with the scales of a matrix that is stored in 8 bits
 BUNDLED = Path(__file__).parent
 
+Tensors = dict[str, np.ndarray]
 
-def find(name: str | Path) -> Path:
+
+def find_weights(name: str | Path) -> Path:
     """The weights file that a name stands for: a file, a folder that holds one, a bundled name, or a name on a hub."""
     path = Path(name)
     if path.is_file():
@@ -40,11 +44,17 @@ def find(name: str | Path) -> Path:
         raise WeightsError(
             f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
         )
+    return _download(str(name))
+
+
+def _download(name: str) -> Path:
+    import huggingface_hub
+
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)  # it tells of each of its six attempts
     try:
-        return Path(hf_hub_download(str(name), FILE_NAME))
+        return Path(huggingface_hub.hf_hub_download(name, FILE_NAME))
     except Exception as error:  # of the hub, of its http library, of the disk
         raise WeightsError(
             f"weights {name} could not be had from the hub ({first_line(error)}), and no such folder exists"
@@ -53,31 +63,9 @@ def find(name: str | Path) -> Path:
         logger.setLevel(level)
 
 
-def save_weights(
-    path: Path, state: Mapping[str, Tensor], config: ModelConfig, about: Mapping[str, Any] | None = None
-) -> None:
-    """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder.
-
-    Args:
-        about: how the network came to be, such as held_out: whether the validation objects were not trained on.
-    """
-    values = asdict(config)
-    values["backbone_weights"] = Path(config.backbone_weights).name
-    try:
-        with whole_file(path) as partial:
-            metadata = {key: json.dumps(value) for key, value in {**(about or {}), "config": values}.items()}
-            save_file({k: v.contiguous() for k, v in state.items()}, partial, metadata=metadata)
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
-
-
 def read_config(path: Path) -> ModelConfig:
     """The config that a weights file carries."""
-    try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get("config")
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
+    text = _read_metadata(path).get("config")
     if text is None:
         raise WeightsError(f"weights file {path} carries no config; expected one that save_pretrained wrote")
     try:
@@ -90,68 +78,115 @@ def read_config(path: Path) -> ModelConfig:
         raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
 
 
-def set_min_score(path: Path, min_score: float) -> None:
-    """Write a calibrated threshold into the config of a weights file; its tensors stay as they are, to the bit."""
-    config = replace(read_config(path), min_score=min_score)
-    save_weights(path, load_file(path), config)
+def read_held_out(path: Path) -> bool | None:
+    """Whether the network was trained without some objects of the training split; None where the file does not know.
+
+    Only on such objects can its scores be calibrated.
+    """
+    return {"true": True, "false": False}.get(_read_metadata(path).get("held_out", ""))
 
 
-def load_weights(module: nn.Module, path: Path) -> None:
-    """Load a safetensors file into a module; every tensor must be there and fit."""
-    if not path.is_file():
-        raise WeightsError(f"weights file {path} does not exist; expected a safetensors file")
+def _read_metadata(path: Path) -> dict[str, str]:
     try:
-        state = _unrounded(load_file(path))
+        with safe_open(path, "np") as file:
+            return file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
-    expected = module.state_dict()
-    both = expected.keys() & state.keys()
+
+
+def save_weights(path: Path, tensors: Mapping[str, np.ndarray], config: ModelConfig, held_out: bool | None) -> None:
+    """Write tensors and config into one file, atomically. Of a backbone file only its name is kept, not its folder."""
+    values = asdict(replace(config, backbone_weights=Path(config.backbone_weights).name))
+    metadata = {"config": json.dumps(values)}
+    if held_out is not None:
+        metadata["held_out"] = json.dumps(held_out)
+    try:
+        with whole_file(path) as partial:
+            save_file(dict(tensors), partial, metadata=metadata)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
+
+
+def set_min_score(path: Path, min_score: float) -> None:
+    """Write a calibrated threshold into the config of a weights file; its tensors stay as they are, to the bit."""
+    config, held_out = replace(read_config(path), min_score=min_score), read_held_out(path)
+    save_weights(path, _read_stored(path), config, held_out)
+
+
+def read_tensors(path: Path) -> Tensors:
+    """The tensors of a safetensors file; the matrices of 8-bit files are multiplied out."""
+    if not path.is_file():
+        raise WeightsError(f"weights file {path} does not exist; expected a safetensors file")
+    stored = _read_stored(path)
+    tensors = {key: value for key, value in stored.items() if not key.endswith(SCALE)}
+    for key, matrix in tensors.items():
+        scale = stored.get(key + SCALE)  # a matrix whose scales are missing or do not fit is complained of by its type
+        if scale is not None and scale.shape == matrix.shape[:1]:
+            tensors[key] = matrix.astype(np.float32) * _column(scale, matrix)
+    return tensors
+
+
+def _read_stored(path: Path) -> Tensors:
+    """The tensors as they are stored, but for bfloat16, which numpy does not have: it becomes float32, exactly."""
+    try:
+        with safe_open(path, "np") as file:
+            kinds = {key: file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118 - it is no dict
+            tensors = {key: file.get_tensor(key) for key, kind in kinds.items() if kind != "BF16"}
+        half = {key for key, kind in kinds.items() if kind == "BF16"}
+        return tensors | (_read_bfloat16(path, half) if half else {})
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"weights file {path} is not a readable safetensors file: {first_line(error)}") from error
+
+
+def _read_bfloat16(path: Path, keys: set[str]) -> Tensors:
+    tensors = {}
+    for key, stored in deserialize(path.read_bytes()):
+        if key in keys:
+            bits = np.frombuffer(stored["data"], "<u2").astype(np.uint32) << 16  # the upper half of a float32
+            tensors[key] = bits.view(np.float32).reshape(stored["shape"])
+    return tensors
+
+
+def check_tensors(path: Path, tensors: Tensors, expected: Mapping[str, tuple[tuple[int, ...], bool]]) -> None:
+    """Refuse the tensors of a file unless they are the expected ones, given by shape and whether they are floats."""
+    floats = {key: value.dtype.kind == "f" for key, value in tensors.items()}
+    both = expected.keys() & tensors.keys()
     complaints = {
-        "lacks": expected.keys() - state.keys(),
-        "has the unknown tensor": state.keys() - expected.keys(),
-        "has another shape for": {k for k in both if expected[k].shape != state[k].shape},
-        "has integers for": {k for k in both if expected[k].is_floating_point() > state[k].is_floating_point()},
-        "has NaN or infinite values in": {k for k in both if not state[k].isfinite().all()},
+        "lacks": expected.keys() - tensors.keys(),
+        "has the unknown tensor": tensors.keys() - expected.keys(),
+        "has another shape for": {k for k in both if expected[k][0] != tensors[k].shape},
+        "has integers for": {k for k in both if expected[k][1] > floats[k]},
+        "has NaN or infinite values in": {k for k in both if floats[k] and not np.isfinite(tensors[k]).all()},
     }
     for complaint, keys in complaints.items():
         if keys:
             raise WeightsError(
                 f"weights file {path} does not fit the model: it {complaint} {min(keys)} (of {len(keys)})"
             )
-    module.load_state_dict(state)
 
 
-def rounded(state: Mapping[str, Tensor], bits: int) -> dict[str, Tensor]:
-    """A state in fewer bits, for smaller files: 16 is half precision; 8 stores matrices as whole numbers.
+def round_tensors(tensors: Mapping[str, np.ndarray], bits: int) -> Tensors:
+    """Tensors in fewer bits, for smaller files: 16 is half precision; 8 stores matrices as whole numbers.
 
     With 8 bits each row of a matrix has a scale, its largest entry over 127, kept as a tensor of its own; everything
     that is not a matrix stays in half precision.
     """
     if bits == 32:
-        return dict(state)
+        return dict(tensors)
     result = {}
-    for key, value in state.items():
-        if not value.is_floating_point():
+    for key, value in tensors.items():
+        if value.dtype.kind != "f":
             result[key] = value
         elif bits == 16 or value.ndim not in (2, 4):
-            result[key] = value.to(torch.float16)
+            result[key] = value.astype(np.float16)
         else:
-            scale = value.flatten(1).abs().amax(1).clamp_min(1e-12) / 127  # (rows,)
-            result[key] = (value / _column(scale, value)).round().to(torch.int8)
-            result[key + SCALE] = scale.float()
+            largest = np.abs(value).reshape(len(value), -1).max(1)
+            scale = np.maximum(largest, np.float32(1e-12)) / np.float32(127)  # (rows,)
+            result[key] = np.rint(value / _column(scale, value)).astype(np.int8)
+            result[key + SCALE] = scale.astype(np.float32)
     return result
 
 
-def _unrounded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The matrices of 8-bit files multiplied out; everything else as it is."""
-    result = {key: value for key, value in state.items() if not key.endswith(SCALE)}
-    for key, matrix in result.items():
-        scale = state.get(key + SCALE)  # a matrix whose scales are missing or do not fit is complained of by its type
-        if scale is not None and scale.shape == matrix.shape[:1]:
-            result[key] = matrix.float() * _column(scale, matrix)
-    return result
-
-
-def _column(scale: Tensor, matrix: Tensor) -> Tensor:
+def _column(scale: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """(rows,) -> (rows, 1, ...), to be multiplied with the rows of a matrix."""
-    return scale.view(-1, *[1] * (matrix.ndim - 1))
+    return scale.reshape(-1, *[1] * (matrix.ndim - 1))

@@ -1,12 +1,25 @@
 """The head's attention as one kernel gives what it gives as many: through Triton's interpreter, and on a GPU."""
 
+import copy
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from normmatch.model.transformer import attend
+from normmatch.model.transformer import Attention
 from tests.interpreter import run_interpreted
 
 pytest.importorskip("triton")
+
+
+def attend(q: Tensor, kv: Tensor, s: Tensor, mask: Tensor, num_heads: int) -> Tensor:
+    """softmax(sqrt(d) (s norm(q)) . (s norm(k))) v by its formula, in as many operations as it has."""
+    q, s = q.unflatten(-1, (num_heads, -1)).transpose(1, 2), s.view(num_heads, 1, -1)  # (B, heads, T, d)
+    k, v = kv.unflatten(-1, (2, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, heads, S, d) each
+    logits = q.shape[-1] ** 0.5 * (s * F.normalize(q, dim=-1)) @ (s * F.normalize(k, dim=-1)).mT
+    shares = logits.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
+    return (shares @ v).transpose(1, 2).flatten(2)
 
 
 def compare(
@@ -59,8 +72,18 @@ def test_one_kernel_is_many_on_a_gpu() -> None:
 
 @pytest.mark.parametrize(("tokens", "width", "normalized"), [(65, 8, True), (4, 65, True), (4, 8, False)])
 def test_what_does_not_fit_is_done_the_plain_way(tokens: int, width: int, normalized: bool) -> None:
-    from normmatch.model.compiled.attention_kernel import fused_attend
+    from normmatch.model.compiled.attention_kernel import FusedAttention
 
-    q, kv, mask = torch.rand(1, tokens, 2 * width), torch.rand(1, tokens, 4 * width), torch.ones(1, tokens) > 0
-    given = q, kv, torch.ones(2 * width) if normalized else None, mask, 2
-    torch.testing.assert_close(fused_attend(*given), attend(*given))
+    plain = Attention(2 * width, 2, normalized)
+    fused = copy.deepcopy(plain)
+    fused.__class__ = FusedAttention
+    x, mask = torch.rand(1, tokens, 2 * width), torch.ones(1, tokens) > 0
+    torch.testing.assert_close(fused(x, x, mask), plain(x, x, mask))
+
+
+def test_the_formula_is_that_of_the_module() -> None:
+    attention = Attention(24, 3, normalized=True)
+    attention.s_qk.stored.data += 0.1 * torch.rand(24)
+    x, mask = torch.rand(2, 5, 24), torch.tensor([[True] * 5, [True, False, True, True, False]])
+    expected = attention.out(attend(attention.q(x), attention.kv(x), attention.s_qk(), mask, 3))
+    torch.testing.assert_close(attention(x, x, mask), expected)

@@ -2,13 +2,17 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from timm.layers import DropPath
@@ -20,13 +24,16 @@ from torch.nn import Parameter
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, DeviceError, InputError
-from normmatch.model import spline, transformer
-from normmatch.model.assignment import alternate
-from normmatch.model.backbone import compiled_parts, make_backbone
-from normmatch.model.compiled import compile as fast_module
-from normmatch.model.compiled.compile import Attempt, FastNetwork, bucket, choose_precision, with_kernels
-from normmatch.model.network import cut, equal_points
-from normmatch.model.window_attention import FusedWindowAttention, attend, keep_biases, use_window_kernel
+from normmatch.matching.backends.torch import TorchBackend
+from normmatch.model import device as device_module
+from normmatch.model import spline
+from normmatch.model.assignment import log_sinkhorn
+from normmatch.model.backbone import Features, compiled_parts, make_backbone
+from normmatch.model.compiled import compile as module
+from normmatch.model.compiled.compile import CompiledHead, FallbackOnError, bucket, use_window_kernel, with_kernels
+from normmatch.model.device import choose_precision
+from normmatch.model.transformer import Attention
+from normmatch.model.window_attention import FusedWindowAttention, attend, keep_biases
 from tests.swin import wake
 
 HEAD_PARTS = 4  # what is gathered at the keypoints, spline convolutions, a layer for all of them, the assignment
@@ -65,14 +72,24 @@ def pair(m: int, n: int, batch: int = 1, seed: int = 0, size: int = SIZE) -> dic
     return {**images, **points}
 
 
+def open_network(model: NormMatch, compile: bool = True) -> TorchBackend:
+    return TorchBackend(model, "cpu", "float32", compile)
+
+
+def answer(network: TorchBackend, data: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Encode, embed and match as `Matcher` does."""
+    features = network.encode(torch.cat([data["image0"], data["image1"]]).numpy())
+    tokens = network.embed(features, [xy.numpy() for i in "01" for xy in data[f"keypoints{i}"]])
+    batch, m, n = len(data["image0"]), data["keypoints0"].shape[1], data["keypoints1"].shape[1]
+    found = network.match(tokens[:batch], tokens[batch:])
+    return dict(zip(("similarity", "log_assignment"), (torch.from_numpy(x[:, :m, :n]) for x in found), strict=True))
+
+
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-5) -> None:
-    assert found.keys() == expected.keys()
-    for key, value in expected.items():
-        if key.startswith("matches"):
-            assert torch.equal(found[key], value), key
-        else:
-            tolerance = 100 * atol if key == "log_assignment" else atol  # cosines over epsilon, and logs of nothing
-            torch.testing.assert_close(found[key], value, atol=tolerance, rtol=1e-4, msg=key)
+    assert found.keys() == {"similarity", "log_assignment"}
+    for key, value in found.items():
+        tolerance = 100 * atol if key == "log_assignment" else atol  # cosines over epsilon, and logs of nothing
+        torch.testing.assert_close(value, expected[key], atol=tolerance, rtol=1e-4, msg=key)
 
 
 # --------------------------------------------------------------------------------------------------------- same answers
@@ -82,10 +99,9 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], atol: flo
 def test_answers_are_those_of_the_plain_network(
     model: NormMatch, counter: Any, m: int, n: int, batch: int, compile: bool
 ) -> None:
-    fast = FastNetwork(model, precision="float32", compile=compile)
-    data = pair(m, n, batch)
+    network, data = open_network(model, compile), pair(m, n, batch)
     with torch.no_grad():
-        assert_same(fast.match(data), model(data))
+        assert_same(answer(network, data), model(data))
     assert bool(counter.frame_count) == compile
 
 
@@ -93,120 +109,114 @@ def test_generated_code_agrees() -> None:
     torch.manual_seed(0)
     config = replace(PRESETS["tiny"], image_size=SIZE, num_layers=1, sinkhorn_rounds=3)
     model = NormMatch(config).eval()
-    fast, data = FastNetwork(model, precision="float32", compile=True), pair(6, 5)
-    fast._backbone = fast._encoder(fast.backbone)  # compiling it takes long, and it is timm's
+    network, data = open_network(model), pair(6, 5)
+    network.backbone = model.backbone  # compiling it takes long, and it is timm's
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        assert_same(fast.match(data), model(data), 1e-4)
+        assert_same(answer(network, data), model(data), 1e-4)
 
 
 def test_nothing_is_compiled_again_within_a_bucket(model: NormMatch, counter: Any) -> None:
-    fast = FastNetwork(model, precision="float32", compile=True)
-    fast.match(pair(9, 16))
+    network = open_network(model)
+    answer(network, pair(9, 16))
     before = counter.frame_count
     for m, n in ((10, 9), (16, 16), (12, 2), (3, 11)):
-        fast.match(pair(m, n))
+        answer(network, pair(m, n))
     assert counter.frame_count == before
     for count in (20, 40, 20, 60):  # two new buckets: each part of the head is compiled for them
-        fast.match(pair(count, count))
+        answer(network, pair(count, count))
     assert counter.frame_count == before + 2 * HEAD_PARTS
 
 
-def look_and_compare(fast: FastNetwork, data: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Both images by themselves, then the pair: their tokens and masks filled up to the same number."""
-    points = equal_points(data)
-    tokens = [fast.look(fast.encode(data[f"image{i}"]), points[f"keypoints{i}"], points[f"adjacency{i}"]) for i in "01"]
-    found = fast.compare(tokens[0], tokens[1], points["mask0"], points["mask1"])
-    return cut(found, data["keypoints0"].shape[1], data["keypoints1"].shape[1])
-
-
-@pytest.mark.parametrize("compile", [False, True])
-def test_images_that_were_looked_at_before(model: NormMatch, counter: Any, compile: bool) -> None:
-    data, fast = pair(5, 3, 2), FastNetwork(model, precision="float32", compile=compile)
-    fast._backbone = fast._encoder(fast.backbone)
-    with torch.no_grad():
-        assert_same(look_and_compare(fast, data), model(data))
-    assert counter.frame_count == (HEAD_PARTS if compile else 0)
+def test_an_eager_network_goes_through_nothing_of_the_compilers(tmp_path: Path) -> None:
+    NormMatch(PRESETS["tiny"]).save_pretrained(tmp_path / "tiny.safetensors")
+    code = """
+import sys
+import numpy as np
+from normmatch import Matcher
+points = [[5, 5], [20, 10], [30, 30]]
+image = np.zeros((40, 40, 3), np.uint8)
+Matcher(sys.argv[1], device="cpu").match(image, image, points, points)
+print([name for name in sys.modules if name.startswith("normmatch.model.compiled")])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "tiny.safetensors"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "[]\n"
 
 
 def test_everything_goes_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """With tensors of a GPU in name only, which have no values: an operation on two devices is an error, as there."""
-    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
-    model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE)).eval()
+    head = NormMatch(replace(PRESETS["tiny"], image_size=SIZE)).eval().head
+    monkeypatch.setattr(module, "CudaGraphs", lambda function, _: function)
+    monkeypatch.setattr(module, "_compile_head", lambda head, _: head)
     with FakeTensorMode():
-        for module in model.modules():
-            for tensors in (module._parameters, module._buffers):
+        for part in head.modules():
+            for tensors in (part._parameters, part._buffers):
                 for name, value in tensors.items():
                     there = torch.empty(value.shape, dtype=value.dtype, device="cuda") if value is not None else None
                     tensors[name] = Parameter(there) if isinstance(value, Parameter) else there
-        fast = FastNetwork(model, precision="float32")
-        features = fast.encode(torch.zeros(2, 3, SIZE, SIZE, dtype=torch.uint8))
-        graphs, mask = torch.zeros(2, 9, 9, dtype=torch.bool), torch.zeros(2, 9, dtype=torch.bool)
-        tokens = fast.look(features, torch.zeros(2, 9, 2), graphs)
-        found = fast.compare(tokens, tokens, mask, mask)
-        assert {value.device.type for value in (*features.maps, tokens, *found.values())} == {"cuda"}
+        compiled = CompiledHead(head, torch.device("cuda"))
+        maps = tuple(torch.zeros(2, c, 4, 4, device="cuda") for c in (head.spline.skip.in_features // 2,) * 2)
+        pooled = torch.zeros(2, head.global_token.in_features, device="cuda")
+        graphs, mask = torch.zeros(2, 9, 9, dtype=torch.bool), torch.zeros(1, 9, dtype=torch.bool)
+        with torch.inference_mode():
+            tokens = compiled.embed((Features(maps, pooled, (SIZE, SIZE)), torch.zeros(2, 9, 2), graphs))  # type: ignore[arg-type]
+            found = compiled.match(tokens, mask, mask)
+        assert {value.device.type for value in (tokens, *found.values())} == {"cuda"}
         with torch.inference_mode(), pytest.raises(RuntimeError, match="devices"):
-            model.head.compare(torch.cat([tokens, tokens]), mask, mask)
+            head.match(tokens, mask, mask)
 
 
-def test_what_is_looked_at_is_not_kept(model: NormMatch) -> None:
+@pytest.mark.parametrize("compile", [False, True])
+def test_what_is_embedded_is_not_kept(model: NormMatch, counter: Any, compile: bool) -> None:
     """Functions that are made once for all must not hold on to the images of their first call."""
-    data, fast = pair(5, 5), FastNetwork(model, precision="float32")
-    features, points = fast.encode(data["image0"]), equal_points(data)
-    fast.look(features, points["keypoints0"], points["adjacency0"])
-    kept = weakref.ref(features.maps[0])
+    network = open_network(model, compile)
+    network.backbone = model.backbone
+    features = network.encode(pair(5, 5)["image0"].numpy())
+    network.embed(features, [np.random.default_rng(0).uniform(0, SIZE, (5, 2)).astype(np.float32)])
+    kept = weakref.ref(features[0].maps[0])
     del features
     gc.collect()
     assert kept() is None
 
 
 def test_bytes_are_images_too(model: NormMatch) -> None:
-    fast = FastNetwork(model, precision="float32")
     images = (torch.rand(2, 3, SIZE, SIZE) * 255).to(torch.uint8)
     with torch.no_grad():
         expected = model.encode(images / 255)
-    for found, value in zip(fast.encode(images).maps, expected.maps, strict=True):
-        torch.testing.assert_close(found, value)
-
-
-def test_images_of_different_sizes(model: NormMatch) -> None:
-    fast = FastNetwork(model, precision="float32")
-    data = {**pair(4, 4), "image1": torch.rand(1, 3, 96, 64)}
-    with torch.no_grad():
-        assert_same(fast.match(data), model(data))
-
-
-def test_no_pairs_at_all(model: NormMatch) -> None:
-    fast = FastNetwork(model, precision="float32")
-    output = fast.match({key: value[:0] for key, value in pair(4, 6).items()})
-    assert output["matches0"].shape == (0, 4)
-    assert output["similarity"].shape == (0, 4, 6)
+    for found, value in zip(open_network(model, False).encode(images.numpy()), expected.maps[0], strict=True):
+        torch.testing.assert_close(found.maps[0][0], value)
 
 
 def test_the_model_stays_as_it_was(model: NormMatch) -> None:
+    """Also where it is being trained."""
+    model = copy.deepcopy(model).train()
     before = copy.deepcopy(model.state_dict())
-    FastNetwork(model, precision="bfloat16", compile=True)
+    for compile in (False, True):
+        TorchBackend(model, "cpu", "bfloat16", compile)
+    assert model.training
+    assert model.backbone.training
     for key, value in model.state_dict().items():
         assert value.dtype == before[key].dtype
         assert torch.equal(value, before[key])
     assert model.backbone._compiled_call_impl is None
 
 
-def test_float32_shares_the_weights(model: NormMatch) -> None:
-    fast = FastNetwork(model, precision="float32", compile=True)
-    assert next(fast.backbone.parameters()) is next(model.backbone.parameters())
+def test_what_is_compiled_shares_the_weights(model: NormMatch) -> None:
+    compiled = CompiledHead(model.head, CPU)
+    assert all(a is b for a, b in zip(compiled.compiled.parameters(), model.head.parameters(), strict=True))
 
 
 def test_half_precision_is_close(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
-    fast, image = FastNetwork(model), torch.rand(2, 3, SIZE, SIZE)
-    assert fast.dtype == torch.bfloat16
+    monkeypatch.setattr(device_module, "_has_bfloat16", lambda device: True)
+    network, image = TorchBackend(model, "cpu", "auto", False), torch.rand(2, 3, SIZE, SIZE)
+    assert network.dtype == torch.bfloat16
     with torch.no_grad():
         expected = model.encode(image)
-    found = fast.encode(image)
-    for value, wanted in zip(found.maps, expected.maps, strict=True):
-        assert value.dtype == torch.float32
-        assert torch.cosine_similarity(value, wanted, 1).mean() > 0.999
+    for found, wanted in zip(network.encode(image.numpy()), expected.maps[1], strict=True):
+        assert found.maps[1].dtype == torch.float32
+        assert torch.cosine_similarity(found.maps[1][0], wanted, 0).mean() > 0.999
 
 
 # ---------------------------------------------------------------------------------------------------------- many points
@@ -217,18 +227,21 @@ def test_many_points_go_along_edges(model: NormMatch, counter: Any, monkeypatch:
     line = {**data, "keypoints0": torch.linspace(1, 60, 40).view(1, 40, 1).repeat(1, 1, 2)}  # no triangles: complete
     with torch.no_grad():
         expected, expected_line = model(data), model(line)
-    monkeypatch.setattr(fast_module, "MANY_POINTS", 16)
-    fast = FastNetwork(model, precision="float32", compile=True)
-    fast._backbone = fast._encoder(fast.backbone)
-    assert_same(fast.match(data), expected)
-    assert_same(fast.match(line), expected_line)
-    assert {"edges0" in names for *_, names in fast._parts} == {True, False}
-    assert_same(look_and_compare(fast, data), expected)
-    assert_same(look_and_compare(fast, line), expected_line)
+    monkeypatch.setattr(module, "MANY_POINTS", 16)
+    network, listed = open_network(model), []
+    network.backbone = model.backbone
+    along = spline.SplineCNN._along_edges
+    monkeypatch.setattr(spline.SplineCNN, "_along_edges", lambda self, *a: listed.append(1) or along(self, *a))
+    assert_same(answer(network, data), expected)
+    assert listed
+    listed.clear()
+    assert_same(answer(network, line), expected_line)
+    assert not listed
     monkeypatch.setattr(spline, "MANY_POINTS", 16)
     with torch.no_grad():
-        assert_same(model(data), expected)
-        assert_same(model(line), expected_line)
+        for given, wanted in ((data, expected), (line, expected_line)):
+            found = model(given)
+            assert_same({key: found[key] for key in ("similarity", "log_assignment")}, wanted)
 
 
 # ----------------------------------------------------------------------------------------------------- window attention
@@ -270,16 +283,16 @@ def test_large_windows_fused_attend_kernel() -> None:
 
 def test_a_head_for_a_gpu_has_kernels_and_the_same_weights() -> None:
     pytest.importorskip("triton")
-    from normmatch.model.compiled.attention_kernel import fused_attend
-    from normmatch.model.compiled.sinkhorn_kernel import fused_alternate
+    from normmatch.model.compiled.attention_kernel import FusedAttention
+    from normmatch.model.compiled.sinkhorn_kernel import fused_log_sinkhorn
 
     head = NormMatch(PRESETS["tiny"]).head
     fused = with_kernels(head, torch.device("cuda"))
-    assert fused.alternate is fused_alternate
-    assert {m.attend for m in fused.modules() if isinstance(m, transformer.Attention)} == {fused_attend}
+    assert fused.log_sinkhorn is fused_log_sinkhorn
+    assert {type(m) for m in fused.modules() if isinstance(m, Attention)} == {FusedAttention}
     for model in (head, with_kernels(head, torch.device("cpu"))):
-        assert model.alternate is alternate
-        assert {m.attend for m in model.modules() if isinstance(m, transformer.Attention)} == {transformer.attend}
+        assert model.log_sinkhorn is log_sinkhorn
+        assert {type(m) for m in model.modules() if isinstance(m, Attention)} == {Attention}
     assert all(a is b for a, b in zip(fused.parameters(), head.parameters(), strict=True))
 
 
@@ -291,12 +304,13 @@ def test_swin_in_window_kernels_on_a_gpu(precision: str) -> None:
     config = replace(PRESETS["tiny"], backbone="swinv2_tiny_window16_256", backbone_layers=(0, 2), image_size=128)
     model = NormMatch(config).eval().cuda()
     wake(model.backbone)
-    fast, image = FastNetwork(model, precision=precision, compile=True), torch.rand(2, 3, 128, 128).cuda()
+    network, image = TorchBackend(model, "cuda", precision, True), torch.rand(2, 3, 128, 128)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # of a compiler that gave up
-        found, expected = fast.encode(image), model.encode(image)
+        found, expected = network.encode(image.numpy()), model.encode(image.cuda())
     for i in (0, 1):
-        cosine = torch.nn.functional.cosine_similarity(found.maps[i], expected.maps[i], dim=1)
+        maps = torch.cat([item.maps[i] for item in found])
+        cosine = torch.nn.functional.cosine_similarity(maps, expected.maps[i], dim=1)
         assert cosine.min() > (0.9999 if precision == "float32" else 0.999)
 
 
@@ -317,9 +331,10 @@ def test_fused_window_attention_learns_like_timms() -> None:
 def test_a_vits_blocks_share_their_code(counter: Any) -> None:
     """Standardising, patches, and one piece for all blocks."""
     model = NormMatch(replace(PRESETS["tiny"], backbone="test_vit", backbone_layers=(3, 5), image_size=SIZE))
-    fast, image = FastNetwork(model, precision="float32", compile=True), torch.rand(1, 3, SIZE, SIZE)
+    network, image = open_network(model), torch.rand(1, 3, SIZE, SIZE)
     with torch.no_grad():
-        torch.testing.assert_close(fast.encode(image).maps[1], model.encode(image).maps[1], atol=1e-4, rtol=1e-4)
+        found, expected = network.encode(image.numpy())[0].maps[1], model.eval().encode(image).maps[1]
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     assert counter.frame_count == 3
 
 
@@ -339,9 +354,10 @@ def test_swins_blocks_share_their_code(counter: Any) -> None:
     rates = {module.drop_prob for module in model.backbone.modules() if isinstance(module, DropPath)}
     assert len(rates) > 2
     assert compiled_parts(model.backbone) == [model.backbone]  # as it is trained
-    fast, image = FastNetwork(model, precision="float32", compile=True), torch.rand(1, 3, 128, 128)
+    network, image = open_network(model), torch.rand(1, 3, 128, 128)
     with torch.no_grad():
-        torch.testing.assert_close(fast.encode(image).maps[1], model.encode(image).maps[1], atol=1e-4, rtol=1e-4)
+        found, expected = network.encode(image.numpy())[0].maps[1], model.eval().encode(image).maps[1]
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     assert counter.frame_count == 11
     assert {module.drop_prob for module in model.backbone.modules() if isinstance(module, DropPath)} == rates
 
@@ -353,60 +369,82 @@ def test_without_a_compiler_it_warns_once_and_runs(model: NormMatch, monkeypatch
     def no_compiler(*_: Any) -> Any:
         raise RuntimeError("No working C++ compiler found\nmore")
 
-    monkeypatch.setattr(fast_module, "_with_settings", lambda function, device: no_compiler)
-    fast, data = FastNetwork(model, precision="float32", compile=True), pair(5, 6)
+    monkeypatch.setattr(module, "_with_settings", lambda function, device: no_compiler)
+    network, data = open_network(model), pair(5, 6)
     with pytest.warns(UserWarning, match=r"torch.compile does not work here.*No working C\+\+ compiler found$"):
-        found = fast.match(data)
+        found = answer(network, data)
     with torch.no_grad():
         assert_same(found, model(data))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fast.match(data)
+        answer(network, data)
 
 
 def test_errors_of_the_user_are_not_taken_for_the_compilers() -> None:
     def wrong(*_: Tensor) -> Any:
         raise InputError("the image is 1 x 1")
 
-    attempt = Attempt(wrong, lambda *_: (), "torch.compile")
+    attempt = FallbackOnError(wrong, lambda *_: (), "torch.compile")
     with pytest.raises(InputError):
         attempt(torch.zeros(1))
     assert attempt.fast is not None
 
 
-def test_a_small_memory_gets_smaller_batches(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast, data = FastNetwork(model, precision="float32"), pair(5, 6, batch=5)
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_small_memory_gets_smaller_batches(
+    model: NormMatch, counter: Any, monkeypatch: pytest.MonkeyPatch, compile: bool
+) -> None:
+    network, data = open_network(model, compile), pair(5, 6, batch=5)
     with torch.no_grad():
         expected = model(data)
 
     def small(function: Any, most: int) -> Any:
-        def run(*tensors: Tensor) -> Any:
-            if len(tensors[0]) > most:
+        def run(first: Any, *more: Any) -> Any:
+            if len(first[1] if isinstance(first, tuple) else first) > most:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return function(*tensors)
+            return function(first, *more)
 
         return run
 
-    monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 3))
-    part = fast._part
-    monkeypatch.setattr(fast, "_part", lambda *key: small(part(*key), 2))
-    for match in (fast.match, partial(look_and_compare, fast)):
-        with pytest.warns(UserWarning, match="too many for cpu's memory"):
-            assert_same(match(data), expected)
-    monkeypatch.setattr(fast, "_backbone", small(fast._backbone, 0))
+    backbone, head = model.backbone, network.head
+    network.backbone = small(backbone, 3)
+    network.head = SimpleNamespace(embed=small(head.embed, 2), match=small(head.match, 4))  # two pairs
+    with pytest.warns(UserWarning, match="too many for cpu's memory"):
+        assert_same(answer(network, data), expected)
+    network.backbone = small(backbone, 0)
     with (
         pytest.warns(UserWarning, match="too many"),
         pytest.raises(DeviceError, match="too little free memory for even one of the images"),
     ):
-        fast.match(data)
+        answer(network, data)
+
+
+def test_halves_with_other_numbers_of_points_are_joined(model: NormMatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, rng = open_network(model, False), np.random.default_rng(0)
+    features = network.encode(torch.rand(4, 3, SIZE, SIZE).numpy())
+    points = [rng.uniform(0, SIZE, (n, 2)).astype(np.float32) for n in (3, 9, 4, 2)]
+    tokens = network.embed(features, points)
+    expected = network.match(tokens[:2], tokens[2:])
+    match = network.head.match
+
+    def small(both: Tensor, *masks: Tensor) -> Any:
+        if len(both) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return match(both, *masks)
+
+    monkeypatch.setattr(network.head, "match", small)
+    with pytest.warns(UserWarning, match="2 pairs at a time are too many"):
+        found = network.match(tokens[:2], tokens[2:])
+    for value, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, wanted, atol=1e-3)
 
 
 def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda")
-    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: True)
+    monkeypatch.setattr(device_module, "_has_bfloat16", lambda device: True)
     assert choose_precision("auto", CPU) == choose_precision("auto", cuda) == torch.bfloat16
     assert choose_precision("float16", cuda) == torch.float16
-    monkeypatch.setattr(fast_module, "_has_bfloat16", lambda device: False)
+    monkeypatch.setattr(device_module, "_has_bfloat16", lambda device: False)
     assert choose_precision("auto", CPU) == torch.float32
     assert choose_precision("auto", cuda) == torch.float16
     for name in ("bfloat16", "float16"):
@@ -428,13 +466,13 @@ def test_buckets() -> None:
 def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
     torch.manual_seed(0)
     model = NormMatch(replace(PRESETS["tiny"], image_size=SIZE, sinkhorn_rounds=3)).eval().cuda()
-    fast = FastNetwork(model, precision="float32", compile=True)
+    network = TorchBackend(model, "cuda", "float32", True)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         for batch in (1, 3):
-            data = {key: value.cuda() for key, value in pair(count, count, batch).items()}
-            expected = model(data)
-            for match in (fast.match, fast.match, partial(look_and_compare, fast), partial(look_and_compare, fast)):
-                found = match(data)
-                torch.testing.assert_close(found["similarity"], expected["similarity"], atol=5e-3, rtol=0)  # TF32
-                assert (found["matches0"] == expected["matches0"]).float().mean() > 0.9
+            data = pair(count, count, batch)
+            expected = model({key: value.cuda() for key, value in data.items()})
+            for _ in range(2):
+                found = answer(network, data)["similarity"]
+                torch.testing.assert_close(found, expected["similarity"].cpu(), atol=5e-3, rtol=0)  # TF32
+                assert (found.argmax(2) == expected["similarity"].argmax(2).cpu()).float().mean() > 0.9

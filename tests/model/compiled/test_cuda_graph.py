@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normmatch.model.compiled import cuda_graph
-from normmatch.model.compiled.cuda_graph import CudaGraphs
+from normmatch.model.compiled.cuda_graph import WARM_UP, CudaGraphs, RecordedStep
 
 CPU = torch.device("cpu")
 
@@ -33,7 +33,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(synchronize=bool, record=bool))
 
-    def graph(recording: FakeGraph, pool: Any, capture_error_mode: str) -> Any:
+    def graph(recording: FakeGraph, pool: Any, stream: Any, capture_error_mode: str) -> Any:
         recordings.append(1)
         return nullcontext()
 
@@ -41,14 +41,14 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     record = CudaGraphs._record
 
     def with_replay(self: CudaGraphs, arguments: tuple[Tensor, ...]) -> Any:
-        recording = record(self, arguments)
+        inputs, recording = record(self, arguments)
 
         def replay() -> None:
-            for place, value in zip(recording.outputs, self.function(*recording.inputs.places), strict=True):
+            for place, value in zip(recording.outputs, self.function(*inputs.places), strict=True):
                 place.copy_(value)
 
         recording.graph.replay = replay  # type: ignore[method-assign]
-        return recording
+        return inputs, recording
 
     monkeypatch.setattr(CudaGraphs, "_record", with_replay)
     return recordings
@@ -97,6 +97,45 @@ def test_the_oldest_recordings_go_first(recorded: list[int], monkeypatch: pytest
     assert len(recorded) == 3  # 1 was used last when 3 came, so 2 went
     square(torch.ones(2))
     assert len(recorded) == 4
+
+
+def test_a_step_is_recorded_after_plain_ones_and_overwrites_what_it_returned(
+    recorded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = torch.zeros(())
+    logs = {"total": torch.zeros(())}
+
+    def step(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        total.add_(batch["x"].sum())
+        logs["total"].copy_(total)
+        return logs
+
+    run = RecordedStep(step)
+    monkeypatch.setattr(FakeGraph, "replay", lambda _: step(run.batch))
+    for i in range(WARM_UP + 3):
+        found = run({"x": torch.full((2,), float(i))})
+        if i == WARM_UP:
+            total.sub_(2.0 * i)  # on a GPU recording runs nothing; here it ran the step once
+            logs["total"].copy_(total)
+    assert len(recorded) == 1
+    assert found is logs
+    assert found["total"].item() == 2 * sum(range(WARM_UP + 3))
+
+
+def test_a_step_that_cannot_be_recorded_is_plain_and_says_so_once(
+    recorded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of memory\nmore")
+
+    renewed: list[int] = []
+    monkeypatch.setattr(torch.cuda, "graph", full)
+    monkeypatch.setattr(cuda_graph, "_renew_generator", lambda: renewed.append(1))
+    run = RecordedStep(lambda batch: {"x": batch["x"] + 1})
+    with pytest.warns(UserWarning, match="training steps cannot be recorded and run slower: out of memory$") as said:
+        found = [run({"x": torch.tensor(float(i))})["x"].item() for i in range(WARM_UP + 3)]
+    assert found == [i + 1.0 for i in range(WARM_UP + 3)]
+    assert (len(said), renewed) == (1, [1])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

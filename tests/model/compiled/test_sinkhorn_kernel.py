@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normmatch.model.assignment import Alternate, alternate, log_sinkhorn
+from normmatch.model.assignment import Iterations, log_sinkhorn, sinkhorn_iterations
 from tests.interpreter import run_interpreted
 
 pytest.importorskip("triton")
@@ -12,7 +12,7 @@ EPSILON = 0.035
 
 
 def compare(
-    how: Alternate, n: int, rounds: int, device: str = "cpu", mask: float = 0.7, epsilon: float = EPSILON
+    how: Iterations, n: int, rounds: int, device: str = "cpu", mask: float = 0.7, epsilon: float = EPSILON
 ) -> None:
     """Pairs with more points on either side, with as many, with none on one side, and with none at all."""
     rng = torch.Generator().manual_seed(n)
@@ -28,12 +28,12 @@ def compare(
 
 
 def run_all(device: str) -> None:
-    from normmatch.model.compiled.sinkhorn_kernel import fused_alternate
+    from normmatch.model.compiled.sinkhorn_kernel import fused_iterations
 
     for n, rounds in ((1, 27), (5, 1), (16, 2), (20, 27), (33, 27)):
-        compare(fused_alternate, n, rounds, device)
-    compare(fused_alternate, 3, 27, device, mask=1.0)
-    compare(fused_alternate, 20, 27, device, epsilon=0.01)  # too far apart for factors
+        compare(fused_iterations, n, rounds, device)
+    compare(fused_iterations, 3, 27, device, mask=1.0)
+    compare(fused_iterations, 20, 27, device, epsilon=0.01)  # too far apart for factors
 
 
 def test_one_kernel_is_many_in_the_interpreter() -> None:
@@ -42,15 +42,15 @@ def test_one_kernel_is_many_in_the_interpreter() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_one_kernel_is_many_on_a_gpu() -> None:
-    from normmatch.model.compiled.sinkhorn_kernel import fused_alternate
+    from normmatch.model.compiled.sinkhorn_kernel import fused_iterations
 
     run_all("cuda")
     for n in (64, 100, 128, 150):
-        compare(fused_alternate, n, 27, "cuda")
+        compare(fused_iterations, n, 27, "cuda")
 
 
 def test_more_than_fits_is_done_the_plain_way() -> None:
-    from normmatch.model.compiled.sinkhorn_kernel import MOST_POINTS, fused_alternate
+    from normmatch.model.compiled.sinkhorn_kernel import MOST_POINTS, fused_iterations
 
     for shape, dtype, span in (
         ((1, MOST_POINTS + 1, MOST_POINTS + 1), torch.float32, 50.0),
@@ -60,5 +60,5 @@ def test_more_than_fits_is_done_the_plain_way() -> None:
     ):
         scores = torch.randn(shape, dtype=dtype)
         masks = torch.ones(1, shape[1], dtype=torch.bool), torch.ones(1, shape[2], dtype=torch.bool)
-        found, expected = (how(scores, *masks, 3, span) for how in (fused_alternate, alternate))
+        found, expected = (how(scores, *masks, 3, span) for how in (fused_iterations, sinkhorn_iterations))
         assert torch.equal(found, expected)

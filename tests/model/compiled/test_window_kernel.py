@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from normmatch.model.backbone import make_backbone
-from normmatch.model.window_attention import attend, use_window_kernel
+from normmatch.model.compiled.compile import use_window_kernel
+from normmatch.model.window_attention import attend
 from tests.interpreter import run_interpreted
 from tests.swin import wake
 

@@ -1,7 +1,7 @@
 """The network behind `Matcher`, run by onnxruntime from the files of `normmatch export`. Nothing here imports torch."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +24,8 @@ class Encoded(NamedTuple):
     pooled: np.ndarray  # (G,)
 
 
-class Seen(NamedTuple):
-    """An encoded image with keypoints and their graph."""
+class Embedded(NamedTuple):
+    """An encoded image with keypoints and their graph; the exported head does the rest for each pair."""
 
     image: Encoded
     keypoints: np.ndarray  # (K, 2)
@@ -61,31 +61,28 @@ class OnnxBackend:
         found = self.encoder.run(ENCODED, {"image": images.astype(np.float32) / 255})
         return [Encoded(*(part.copy() for part in parts)) for parts in zip(*found, strict=True)]
 
-    def look(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[Seen]:
-        """Encoded images with keypoints (K, 2) in pixels of the square; the head does the rest."""
-        return [Seen(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]
+    def embed(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[Embedded]:
+        """Encoded images with keypoints (K, 2) in pixels of the crop."""
+        return [Embedded(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]
 
-    def match(self, seen0: Sequence[Seen], seen1: Sequence[Seen]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw, n the most points."""
-        n = max(len(item.keypoints) for item in (*seen0, *seen1))
+    def match(self, tokens0: Sequence[Embedded], tokens1: Sequence[Embedded]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points."""
+        n = max(len(item.keypoints) for item in (*tokens0, *tokens1))
         if n > MAX_POINTS:
             raise InputError(f"An image has more than {MAX_POINTS:,} keypoints; the backend onnx matches no more.")
         size = np.full(2, self.image_size, np.float32)
+        most = max(1, MAX_ELEMENTS // (2 * n * n * self.dim))
         parts = []
-        for some in _slices(len(seen0), max(1, MAX_ELEMENTS // (2 * n * n * self.dim))):
+        for start in range(0, len(tokens0), most):
             inputs = {"size0": size, "size1": size}
-            for i, seen in enumerate((seen0[some], seen1[some])):
-                points = pad_points([item.keypoints for item in seen], n, [item.graph for item in seen])
+            for i, tokens in enumerate((tokens0, tokens1)):
+                some = tokens[start : start + most]
+                points = pad_points([item.keypoints for item in some], n, [item.graph for item in some])
                 inputs |= {f"{key}{i}": value for key, value in points.items()}
-                inputs |= {f"{key}{i}": np.stack([getattr(item.image, key) for item in seen]) for key in ENCODED}
+                inputs |= {f"{key}{i}": np.stack([getattr(item.image, key) for item in some]) for key in ENCODED}
             parts.append(self.head.run(("similarity", "log_assignment"), inputs))
         similarity, log_assignment = (np.concatenate(part) for part in zip(*parts, strict=True))
         return similarity, log_assignment
-
-
-def _slices(count: int, size: int) -> Iterator[slice]:
-    for start in range(0, count, size):
-        yield slice(start, start + size)
 
 
 def _files(weights: Any) -> list[Path]:

@@ -1,17 +1,21 @@
 """The network behind `Matcher`, run by torch."""
 
-from collections.abc import Sequence
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from normmatch.errors import DeviceError
 from normmatch.geometry import pad_points
-from normmatch.model.backbone import Features
-from normmatch.model.compiled.compile import FastNetwork
-from normmatch.model.device import find_device
+from normmatch.model.backbone import Features, prepare_for_inference
+from normmatch.model.device import choose_precision, find_device
 from normmatch.model.network import NormMatch
 
 PAIRS_ON_CPU = 16  # matched together: more are no faster
@@ -19,10 +23,10 @@ PAIRS_ON_GPU = 256  # there starting the kernels takes the time, of one pair or 
 
 
 class TorchBackend:
-    """A network in evaluation mode on a device. Features stay there; everything else is numpy.
+    """A network in evaluation mode on a device. Features and tokens stay there; everything else is numpy.
 
     Args:
-        weights: a network, or what `NormMatch.from_pretrained` takes.
+        weights: a network, which is copied, or what `NormMatch.from_pretrained` takes.
         device: "auto" is cuda where there is one, else cpu.
         precision: of the backbone, see `choose_precision`. The rest is float32.
         compile: compile the network: minutes, which thousands of pairs one by one on a GPU pay back.
@@ -30,37 +34,87 @@ class TorchBackend:
 
     def __init__(self, weights: str | Path | NormMatch, device: str, precision: str, compile: bool) -> None:
         self.device = find_device(device)
-        model = weights if isinstance(weights, NormMatch) else NormMatch.from_pretrained(weights)
-        self.network = FastNetwork(model.to(self.device), precision=precision, compile=compile)
+        self.dtype = choose_precision(precision, self.device)
+        known = isinstance(weights, NormMatch)
+        model = copy.deepcopy(weights).eval() if known else NormMatch.from_pretrained(weights)  # type: ignore[union-attr,arg-type]
+        model.to(self.device)
+        prepare_for_inference(model.backbone, self.dtype)
         self.image_size, self.min_score = model.config.image_size, model.config.min_score
         self.pair_batch = PAIRS_ON_GPU if self.device.type == "cuda" else PAIRS_ON_CPU
+        self.compiled = compile
+        self.backbone: Callable[[Tensor], Features] = model.backbone
+        self.head: Any = model.head
+        if compile:
+            from normmatch.model.compiled.compile import CompiledBackbone, CompiledHead
+
+            self.backbone = CompiledBackbone(model.backbone, self.device, self.dtype)
+            self.head = CompiledHead(model.head, self.device)
 
     @torch.inference_mode()
     def encode(self, images: np.ndarray) -> list[Features]:
         """The features of each of the images (B, 3, S, S) uint8."""
-        found = self.network.encode(torch.from_numpy(images))
-        parts = (part.split(1) for part in (*found.maps, found.pooled))
-        # Copies, or an image that is remembered would keep the whole batch in memory.
-        return [Features((a.clone(), b.clone()), c.clone(), found.size) for a, b, c in zip(*parts, strict=True)]
+        half = self.dtype != torch.float32 and not self.compiled
+        try:
+            with torch.autocast(self.device.type, self.dtype) if half else nullcontext():
+                found = self.backbone(torch.from_numpy(images).to(self.device, non_blocking=True))
+            parts = (part.float().split(1) for part in (*found.maps, found.pooled))
+            # Copies, or an image that is remembered would keep the whole batch in memory.
+            return [Features((a.clone(), b.clone()), c.clone(), found.size) for a, b, c in zip(*parts, strict=True)]
+        except torch.OutOfMemoryError as error:
+            middle = self._halve(len(images), "images", error)
+        return self.encode(images[:middle]) + self.encode(images[middle:])
 
     @torch.inference_mode()
-    def look(self, features: Sequence[Features], keypoints: Sequence[np.ndarray]) -> list[Tensor]:
-        """Encoded images with keypoints (K, 2) in pixels of the square: tokens (1 + K, D) of each."""
+    def embed(self, features: Sequence[Features], keypoints: Sequence[np.ndarray]) -> list[Tensor]:
+        """Encoded images with keypoints (K, 2) in pixels of the crop: tokens (1 + K, D) of each."""
         points = pad_points(keypoints, max(map(len, keypoints)))
-        xy, graphs = (torch.from_numpy(points[key]) for key in ("keypoints", "adjacency"))
-        tokens = self.network.look(_stack(features), xy, graphs)  # (B, 1 + n, D)
-        return [seen[: 1 + len(xy)].clone() for seen, xy in zip(tokens, keypoints, strict=True)]
+        try:
+            image = _stack(features), self._place(points["keypoints"]), self._place(points["adjacency"])
+            tokens = self.head.embed(image)  # (B, 1 + n, D)
+            return [item[: 1 + len(xy)].clone() for item, xy in zip(tokens, keypoints, strict=True)]
+        except torch.OutOfMemoryError as error:
+            middle = self._halve(len(features), "images", error)
+        first, second = slice(0, middle), slice(middle, None)
+        return self.embed(features[first], keypoints[first]) + self.embed(features[second], keypoints[second])
 
     @torch.inference_mode()
-    def match(self, seen0: Sequence[Tensor], seen1: Sequence[Tensor]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that `look` saw, n the most points."""
-        both = [*seen0, *seen1]
+    def match(self, tokens0: Sequence[Tensor], tokens1: Sequence[Tensor]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points."""
+        both = [*tokens0, *tokens1]
         unique = list(dict.fromkeys(both))  # an image may be in many pairs; tensors are told apart by identity
-        place = {seen: i for i, seen in enumerate(unique)}
-        tokens = pad_sequence(unique, batch_first=True)[[place[seen] for seen in both]]  # (2B, 1 + n, D)
-        mask = np.arange(1, tokens.shape[1]) < np.array([[len(item)] for item in both])  # (2B, n)
-        output = self.network.compare(*tokens.chunk(2), *torch.from_numpy(mask).chunk(2))
-        return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
+        row = {item: i for i, item in enumerate(unique)}
+        n = max(map(len, unique)) - 1
+        mask = np.arange(1, n + 1) < np.array([[len(item)] for item in both])  # (2B, n)
+        try:
+            tokens = pad_sequence(unique, batch_first=True)[[row[item] for item in both]]  # (2B, 1 + n, D)
+            output = self.head.match(tokens, *self._place(mask).chunk(2))
+            return output["similarity"].cpu().numpy(), output["log_assignment"].cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            middle = self._halve(len(tokens0), "pairs", error)
+        parts = [self.match(tokens0[half], tokens1[half]) for half in (slice(0, middle), slice(middle, None))]
+        similarity, log_assignment = zip(*parts, strict=True)
+        return _join(similarity, n, 0.0), _join(log_assignment, n, -np.inf)
+
+    def _place(self, array: np.ndarray) -> Tensor:
+        """An array where the head wants it; compiled code is given what is on the CPU, to fetch it all at once."""
+        tensor = torch.from_numpy(array)
+        return tensor if self.compiled else tensor.to(self.device, non_blocking=True)
+
+    def _halve(self, batch: int, what: str, error: torch.OutOfMemoryError) -> int:
+        """Where to cut a batch that memory is too short for; its tensors are freed once `error` is forgotten."""
+        if batch < 2:
+            raise DeviceError(
+                f"{self.device} has too little free memory for even one of the {what}; "
+                "expected a larger one, fewer keypoints, or the device cpu"
+            ) from error
+        warnings.warn(f"{batch} {what} at a time are too many for {self.device}'s memory; halving them", stacklevel=3)
+        torch.cuda.empty_cache()
+        return batch // 2
+
+
+def _join(parts: Sequence[np.ndarray], n: int, nothing: float) -> np.ndarray:
+    """Parts (B, K, K) of a batch as one array (sum B, n, n)."""
+    return np.concatenate([np.pad(p, ((0, 0), *[(0, n - p.shape[1])] * 2), constant_values=nothing) for p in parts])
 
 
 def _stack(features: Sequence[Features]) -> Features:

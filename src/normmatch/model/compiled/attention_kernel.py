@@ -11,18 +11,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from normmatch.model.transformer import attend
+from normmatch.model.transformer import Attention
 
 MOST_TOKENS = MOST_CHANNELS = 64  # more do not fit into the shared memory of every GPU
 MANY = 256  # heads of all images: with fewer, an image's queries are shared among programs, or most of a GPU would rest
 
 
-def fused_attend(q: Tensor, kv: Tensor, s: Tensor | None, mask: Tensor, num_heads: int) -> Tensor:
-    """`attend`, in one kernel where it is the normalized kind and fits; without gradients."""
+class FusedAttention(Attention):
+    """`Attention` with another `forward`, without gradients; parameters and their names are its own."""
+
+    def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """`Attention.forward`, in one kernel where it is the normalized kind and fits."""
+        width = x.shape[-1] // self.num_heads
+        if not self.normalized or context.shape[1] > MOST_TOKENS or width > MOST_CHANNELS:
+            return super().forward(x, context, mask)
+        return self.out(fused_attend(self.q(x), self.kv(context), self.s_qk(), mask, self.num_heads))  # (B, T, D)
+
+
+def fused_attend(q: Tensor, kv: Tensor, s: Tensor, mask: Tensor, num_heads: int) -> Tensor:
+    """softmax(sqrt(d) (s norm(q)) . (s norm(k))) v of q (B, T, D) and kv (B, S, 2D), where mask (B, S); (B, T, D)."""
     (batch, queries, dim), keys = q.shape, kv.shape[1]
     width = dim // num_heads
-    if s is None or keys > MOST_TOKENS or width > MOST_CHANNELS:
-        return attend(q, kv, s, mask, num_heads)
     together = min(_room(queries), MOST_TOKENS) if batch * num_heads >= MANY else 16
     out = q.new_empty(q.shape)
     _attend[(batch * num_heads, triton.cdiv(queries, together))](

@@ -62,7 +62,7 @@ class CudaGraphs:
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         key = tuple((a.shape, a.dtype, a.device) for a in arguments)
         with self.lock, torch.cuda.device(self.device):
-            inputs, recording = self.recordings.pop(key, None) or self._record(arguments)
+            inputs, recording = self.recordings.pop(key) if key in self.recordings else self._record(arguments)
             self.recordings[key] = inputs, recording  # the last that was used
             if len(self.recordings) > KEPT:
                 self.recordings.popitem(last=False)

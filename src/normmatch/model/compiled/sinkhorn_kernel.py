@@ -9,17 +9,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from normmatch.model.assignment import MASKED, alternate, factors_fit
+from normmatch.model.assignment import MASKED, factors_fit, log_sinkhorn, sinkhorn_iterations
 
 MOST_POINTS = 128  # larger ones do not fit into registers
 
 
-def fused_alternate(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
-    """`alternate`, in one kernel where scores (B, N, N) allow it; without gradients; undefined for padding."""
+def fused_log_sinkhorn(similarity: Tensor, mask0: Tensor, mask1: Tensor, epsilon: float, rounds: int) -> Tensor:
+    """`log_sinkhorn` with `fused_iterations`."""
+    return log_sinkhorn(similarity, mask0, mask1, epsilon, rounds, fused_iterations)
+
+
+def fused_iterations(scores: Tensor, mask0: Tensor, mask1: Tensor, rounds: int, span: float) -> Tensor:
+    """`sinkhorn_iterations`, in one kernel where scores (B, N, N) allow it; no gradients; undefined for padding."""
     n = scores.shape[1]
     square = scores.shape[2] == n <= MOST_POINTS
     if not square or scores.dtype != torch.float32 or not factors_fit(scores.dtype, span):
-        return alternate(scores, mask0, mask1, rounds, span)
+        return sinkhorn_iterations(scores, mask0, mask1, rounds, span)
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
     size = max(16, 1 << (n - 1).bit_length())
     _rounds[(len(scores),)](

@@ -1,4 +1,4 @@
-"""From photographs and points to views: what is moved where, and what is refused with one sentence."""
+"""From photographs and points to crops: what is moved where, and what is refused with one sentence."""
 
 from pathlib import Path
 from typing import Any
@@ -9,30 +9,34 @@ import torch
 from PIL import Image
 
 from normmatch.errors import InputError
-from normmatch.matching import crops
-from normmatch.matching.crops import load_image, make_view
+from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
+from normmatch.io import MIN_SIDE, load_image
 
 IMAGE = np.zeros((40, 60, 3), np.uint8)
+
+
+def crop(image: Any, keypoints: Any, box: Any, size: int, name: str) -> CropWithKeypoints:
+    return place_keypoints(keypoints, make_crop(image, box, size, name))
 
 
 def test_keypoints_move_with_the_pixels() -> None:
     image = IMAGE.copy()
     image[20, 30] = 255
-    view = make_view(image, [[30.5, 20.5], [0, 0], [60, 40]], None, 120, "image")
-    assert view.square.pixels.shape == (3, 120, 120)
-    np.testing.assert_allclose(view.keypoints, [[61, 61.5], [0, 0], [120, 120]])
-    brightest = np.argwhere(view.square.pixels[0] == view.square.pixels[0].max()).mean(0)[::-1] + 0.5
-    np.testing.assert_allclose(brightest, view.keypoints[0], atol=0.6)
-    boxed = make_view(image, [[30.5, 20.5]], (20, 10, 20, 20), 120, "image")
+    found = crop(image, [[30.5, 20.5], [0, 0], [60, 40]], None, 120, "image")
+    assert found.crop.pixels.shape == (3, 120, 120)
+    np.testing.assert_allclose(found.keypoints, [[61, 61.5], [0, 0], [120, 120]])
+    brightest = np.argwhere(found.crop.pixels[0] == found.crop.pixels[0].max()).mean(0)[::-1] + 0.5
+    np.testing.assert_allclose(brightest, found.keypoints[0], atol=0.6)
+    boxed = crop(image, [[30.5, 20.5]], (20, 10, 20, 20), 120, "image")
     np.testing.assert_allclose(boxed.keypoints, [[63, 63]])
-    brightest = np.argwhere(boxed.square.pixels[0] == boxed.square.pixels[0].max()).mean(0)[::-1] + 0.5
+    brightest = np.argwhere(boxed.crop.pixels[0] == boxed.crop.pixels[0].max()).mean(0)[::-1] + 0.5
     np.testing.assert_allclose(brightest, [63, 63], atol=0.6)
 
 
 def test_a_box_is_clipped_to_the_image() -> None:
-    whole, larger = (make_view(IMAGE, [[6, 4]], box, 32, "image") for box in (None, (-10, -10, 100, 100)))
+    whole, larger = (crop(IMAGE, [[6, 4]], box, 32, "image") for box in (None, (-10, -10, 100, 100)))
     np.testing.assert_array_equal(whole.keypoints, larger.keypoints)
-    assert whole.square.key == larger.square.key
+    assert whole.crop.key == larger.crop.key
 
 
 def test_grey_and_transparent_images() -> None:
@@ -60,7 +64,7 @@ BAD_IMAGES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("image", "sentence"), BAD_IMAGES)
 def test_bad_images(image: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        make_view(image, [[1, 1]], None, 32, "image")
+        crop(image, [[1, 1]], None, 32, "image")
 
 
 BAD_POINTS: list[tuple[Any, str]] = [
@@ -78,7 +82,7 @@ BAD_POINTS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("keypoints", "sentence"), BAD_POINTS)
 def test_bad_points(keypoints: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        make_view(IMAGE, keypoints, None, 32, "image")
+        crop(IMAGE, keypoints, None, 32, "image")
 
 
 @pytest.mark.parametrize(
@@ -94,12 +98,12 @@ def test_bad_points(keypoints: Any, sentence: str) -> None:
 )
 def test_bad_boxes(box: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        make_view(IMAGE, [[1, 1]], box, 32, "image")
+        crop(IMAGE, [[1, 1]], box, 32, "image")
 
 
 def test_points_outside_the_box() -> None:
     with pytest.raises(InputError, match=r"box of 10 x 10 pixels from \(20, 20\)"):
-        make_view(IMAGE, [[21, 21], [50, 21]], (20, 20, 10, 10), 32, "image")
+        crop(IMAGE, [[21, 21], [50, 21]], (20, 20, 10, 10), 32, "image")
 
 
 def test_a_pil_image_that_is_cut_off(tmp_path: Path) -> None:
@@ -107,18 +111,18 @@ def test_a_pil_image_that_is_cut_off(tmp_path: Path) -> None:
     Image.effect_noise((200, 200), 90).save(path)
     path.write_bytes(path.read_bytes()[:4000])
     with Image.open(path) as image, pytest.raises(InputError, match="image0 cannot be decoded"):
-        make_view(image, [[1, 1]], None, 32, "image0")
+        crop(image, [[1, 1]], None, 32, "image0")
 
 
 def test_a_wide_image_is_matched_in_bounded_memory() -> None:
-    view = make_view(np.broadcast_to(np.uint8(7), (100, 40_000, 3)), [[39_999, 50]], None, 32, "image")
-    np.testing.assert_allclose(view.keypoints, [[32, 16]], atol=0.01)
-    assert (view.square.pixels == 7).all()
+    found = crop(np.broadcast_to(np.uint8(7), (100, 40_000, 3)), [[39_999, 50]], None, 32, "image")
+    np.testing.assert_allclose(found.keypoints, [[32, 16]], atol=0.01)
+    assert (found.crop.pixels == 7).all()
 
 
 def test_messages_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "small.png"
     Image.new("RGB", (1, 1)).save(path)
     with pytest.raises(InputError, match="small.png has 1 x 1 pixels"):
-        make_view(path, [], None, 32, "image0")
-    assert crops.MIN_SIDE == 8
+        crop(path, [], None, 32, "image0")
+    assert MIN_SIDE == 8
