@@ -106,7 +106,9 @@ def load_prepared(folder: Path, expected: Dataset | None = None, size: int | Non
         splits = json.loads((folder / "objects.json").read_bytes())
         return {name: _read_split(folder, split, len(images)) for name, split in splits.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"The cache {folder} is damaged ({error}); {rebuild}.") from error
+        reason = getattr(error, "strerror", None) or error
+        place = folder.name if "--root" in rebuild else folder  # said once, or the command might be cut out
+        raise DataError(f"The cache {place} is damaged ({reason}); {rebuild}.") from error
 
 
 def _earlier_report(folder: Path, manifest: Mapping[str, Any], strict: bool) -> PrepareReport | None:

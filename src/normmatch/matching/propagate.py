@@ -1,8 +1,8 @@
 """Annotate once, match everywhere: the named keypoints of one image are found among candidate points of all others.
 
-The result is a COCO-keypoints file, which labelling tools open: the reference first, then what was found. Images are
-named as seen from their folder. Annotations that were found have `score` and `keypoint_scores` as well, see
-`annotations.coco`; a keypoint without a partner has v = 0.
+The result is a COCO-keypoints file, which labelling tools open; the first image is the reference. Its annotations have
+`score`, the mean of the matched keypoints' scores, and `keypoint_scores`, one for each name, as well; those of the
+reference are 1. A keypoint without a partner has v = 0.
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 
 from normmatch import __version__, annotations
 from normmatch.annotations import Annotation, coco
-from normmatch.annotations.images import ImageIndex, image_files, upright_size
+from normmatch.annotations.images import ImageIndex, find_image, image_files, upright_size
 from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
@@ -75,8 +75,7 @@ def _reference(path: Path, images: Path) -> Annotation:
         what = f"{len(sets)} objects" if len(sets) != 1 else "no keypoint"
         raise DataError(f"The reference {path} has {what}; expected one object with named keypoints.")
     (item,) = sets
-    places = (path.parent / item.image, images / item.image)
-    found = next((place for place in places if place.is_file()), None)
+    found = find_image(item.image, (path.parent, images))
     if found is None:
         raise DataError(f"The reference {path} is about {item.image}, which is neither beside it nor in {images}.")
     return replace(item, image=str(found))

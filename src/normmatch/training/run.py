@@ -75,7 +75,7 @@ def train(config: TrainConfig, splits: dict[str, PreparedSplit] | None = None) -
                 raise SystemExit(128 + reason)
             model = averaged(state.average)
             if not reason:
-                held_out = config.data.validation_split
+                held_out = None if config.data.validation_split else False  # no word of what is usual
                 on_first(fabric, lambda: model.save_pretrained(config.out, held_out=held_out))
             return model
 
