@@ -237,7 +237,7 @@ def test_promise_4_the_network_follows_the_convention() -> None:
     pairs, image0, image1 = make_pairs([(6, 6)])
     keypoints0, keypoints1 = (torch.from_numpy(k)[None] for k in (pairs[0].keypoints0, pairs[0].keypoints1))
     with torch.no_grad():
-        features0, features1 = model.encode_pair(image0, image1)
+        features0, features1 = model.features({"image0": image0, "image1": image1})
         for scale in (1, 3):
             size = (SIZE * scale, SIZE * scale)
             model({

@@ -118,7 +118,7 @@ def _floats(values: Any) -> np.ndarray | None:
     """The values as float64; None where they are no numbers."""
     try:
         return as_array(values).astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

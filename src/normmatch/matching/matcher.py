@@ -8,7 +8,9 @@ result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -198,10 +200,11 @@ class Matcher:
         tokens: Mapping[CropKey, Any] | None = None,
     ) -> list[Result]:
         """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; `tokens` are of `embed`."""
-        min_score = self.backend.min_score if min_score is None else float(min_score)
-        if not 0 <= min_score <= 1:
-            raise InputError(f"min_score is {min_score:g}; expected a score from 0 to 1.")
-        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
+        min_score = self.backend.min_score if min_score is None else min_score
+        if not isinstance(min_score, Real) or not 0 <= min_score <= 1:
+            said = f"{min_score:g}" if isinstance(min_score, float) else " ".join(short(min_score).split())
+            raise InputError(f"min_score is {said}; expected a score from 0 to 1.")
+        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": float(min_score)}
         if tokens is None:
             tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]

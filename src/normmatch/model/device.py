@@ -1,6 +1,7 @@
 """What to compute on, and in which precision."""
 
 import warnings
+from reprlib import repr as short
 
 import torch
 
@@ -16,12 +17,12 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # AssertionError: torch was built without cuda
+    except (RuntimeError, AssertionError, TypeError) as error:  # AssertionError: torch was built without cuda
         usable = ["auto", "cpu"]
         usable += ["cuda"] if torch.cuda.is_available() else []
         usable += ["mps"] if torch.backends.mps.is_available() else []
         expected = ", ".join(usable[:-1]) + f" or {usable[-1]}"
-        raise ConfigError(f"The device {name!r} cannot be used here; expected {expected}.") from error
+        raise ConfigError(f"The device {short(name)} cannot be used here; expected {expected}.") from error
     return device
 
 
