@@ -1,7 +1,8 @@
-"""Reading images: any common file becomes an upright RGB array, or one sentence says why not. And lock files."""
+"""Reading files: any common image becomes an upright RGB array, or one sentence says why not; text, JSON, lock files."""
 
 import functools
 import io
+import json
 import os
 import re
 import stat
@@ -15,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from normmatch.errors import InputError, first_line
+from normmatch.errors import DataError, InputError, first_line
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
 MAX_BYTES = 1 << 29  # of an open file
@@ -178,6 +179,36 @@ def rgb_array(image: Image.Image) -> np.ndarray:
         image = Image.new("RGB", image.size, "white")
         image.paste(rgba, mask=rgba.getchannel("A"))
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))  # (H, W, 3)
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a UTF-8 file of at most `most` bytes."""
+    try:
+        info = path.stat()
+        if info.st_size > most:
+            raise DataError(
+                f"{path} has {info.st_size >> 20} MiB; expected an annotation file of {most >> 20} MiB at most."
+            )
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):  # reading a pipe may never end
+            raise DataError(f"{path} is not a regular file; expected an annotation file.")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    try:
+        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path} line {line} is not UTF-8 text: save the file as UTF-8.") from error
+
+
+def parse_json(path: Path, text: str) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of absurdly many digits
+        raise DataError(f"{path} is not a JSON file that can be read ({error}).") from error
 
 
 def as_array(values: Any, what: str = "what was given") -> np.ndarray:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from normmatch.app.guard import HEADERS, MAX_SENTENCE
+from normmatch.app.guard import HEADERS
 from normmatch.app.serving import Listening
+from normmatch.errors import LONGEST
 from tests.app import attacks_by_body, attacks_by_head
 from tests.app.attack import Attack
 from tests.app.client import head, talk
@@ -21,7 +22,7 @@ def test_it_is_refused(page_server: Listening, attack: Attack, capfd: pytest.Cap
     assert str(reply.status) in attack.statuses.split(), reply
     if reply.status:
         assert reply.json.keys() == {"error"}
-        assert 10 < len(reply.error) <= MAX_SENTENCE
+        assert 10 < len(reply.error) <= LONGEST
         assert reply.error.endswith(".")
         assert not any(secret in reply.error for secret in ("\n", "Traceback", "/tmp", "root:", ".py"))
         assert reply.headers["content-type"] == "application/json"

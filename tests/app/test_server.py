@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from normmatch import Matcher, cli
+from normmatch import Matcher
 from normmatch.app import pictures, server
 from normmatch.app.serving import Listening, Serving, listen
+from normmatch.commands import main
 from normmatch.commands.demo import demo
 from normmatch.errors import ConfigError
 from tests.app.client import Reply, ask, head, question, talk
@@ -156,7 +157,7 @@ def test_others_are_let_in_only_by_the_whole_address(
     monkeypatch.setattr("normmatch.matching.matcher.Matcher", lambda *_, **__: Stub())
     threading = SimpleNamespace(Event=lambda: SimpleNamespace(wait=open_it))
     monkeypatch.setattr("normmatch.commands.demo.threading", threading)
-    cli.main(["demo", "--host", "0.0.0.0"])
+    main(["demo", "--host", "0.0.0.0"])
     assert [reply.status for reply in replies] == [200, 403, 200, 403]
     assert all(reply.headers["referrer-policy"] == "same-origin" for reply in replies)
 
@@ -198,7 +199,7 @@ def test_a_stopped_server_lets_go_of_its_port() -> None:
 @pytest.mark.parametrize("host", ["", " ", "[]", " 127.0.0.1"])
 def test_a_host_that_is_none(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["demo", "--host", host])
+        main(["demo", "--host", host])
     expected = f"The host is {host!r}; expected an address or a name of this machine, as 127.0.0.1.\n"
     assert " ".join(capsys.readouterr().err.split()) == " ".join(expected.split())
 
@@ -219,7 +220,7 @@ def test_an_address_that_is_not_free_is_one_sentence_before_the_network_is_loade
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(SystemExit):
-            cli.main(["demo", *where.replace("taken", str(taken.getsockname()[1])).split()])
+            main(["demo", *where.replace("taken", str(taken.getsockname()[1])).split()])
     err = capsys.readouterr().err
     assert err.startswith("Nothing can listen at ")
     assert err.endswith("; expected an address of this machine and a free port.\n")

@@ -148,7 +148,7 @@ def test_bad_images(capsys: pytest.CaptureFixture[str], scene: Path, how: str) -
 
 
 def test_permission_denied(capsys: pytest.CaptureFixture[str], scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*args: object) -> None:
+    def denied(*args: object, **options: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     command = ("match", "0.png", "1.png", *OPTIONS)
@@ -273,7 +273,7 @@ def test_points_are_read_once_and_photographs_decoded_once(
 
     def watch(owner: Any, name: str) -> None:
         plain = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda file, *more: opened.append(str(file)) or plain(file, *more))
+        monkeypatch.setattr(owner, name, lambda file, *a, **k: opened.append(str(file)) or plain(file, *a, **k))
 
     watch(Path, "read_bytes")
     watch(Image, "open")

@@ -8,32 +8,65 @@ A format is a module of its own, `native`, `coco` or `csv`, with two functions, 
     read(path, text) -> list[Annotation]         of JSON formats, what the file holds in place of its text
     write(annotations) -> str                    the text of a file
 
-To add one, write such a module and give it a line in `read` and in `write` below. What they share is in `text`: reading
-a file, checking names and numbers, and making an `Annotation`; every mistake is one sentence that says where it is.
+To add one, write such a module and give it a line in `read` and in `write` below. Modules of formats check names and
+numbers by the functions here, and make their objects by `make_annotation`: every mistake is one sentence with its place.
 """
 
+import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from reprlib import repr as short
+from typing import Any, Literal
 
-from normmatch.annotations import coco, csv, native
-from normmatch.annotations.annotation import Annotation
-from normmatch.annotations.images import find_image, upright_size
-from normmatch.annotations.text import parse_json, read_text
+import numpy as np
+
 from normmatch.errors import DataError
-from normmatch.io import is_web_address
+from normmatch.geometry import Box
+from normmatch.io import is_web_address, parse_json, read_text
 from normmatch.outputs import write_text
 
-__all__ = ["Annotation", "Format", "read", "write"]
-
 MAX_BYTES = 512 << 20  # of a keypoints file; COCO's own, with 150,000 persons, has 230 MB
+MAX_COORDINATE = 1e6  # pixels; no image is larger
 ENDINGS = "a .json file (ours or COCO keypoints) or a .csv"
+BOX_COLUMNS = ("xmin", "ymin", "width", "height")
+YES_OR_NO = {True: True, False: False, "1": True, "0": False, "true": True, "false": False, "": True, None: True}
+
 Format = Literal["native", "coco", "csv"]
+Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
+
+
+@dataclass(frozen=True, eq=False)
+class Annotation:
+    """The named keypoints of one object in one image.
+
+    Coordinates are x right, y down, in pixels of the image as a viewer shows it, the centre of the first pixel at 0.5.
+    They are float64, as files have them; of a prepared crop, in whose pixels they are then, float32, as the network
+    takes them.
+    """
+
+    image: str  # the file, as the annotations call it or as a path that can be opened
+    names: tuple[str, ...]  # N different ones
+    keypoints: np.ndarray  # (N, 2) xy; may lie outside the box, and a little outside the image
+    box: Box | None = None  # the object's; None is the whole image
+    label: str = ""  # the class
+    split: str = ""  # train, val or test where the file says so
+    visible: np.ndarray | None = None  # (N,) bool, False where a keypoint is hidden; None where all can be seen
+    scores: np.ndarray | None = None  # (N,) float64, of keypoints that were found, not marked by hand; nan is unknown
+    source: str = ""  # the file and the place in it, for messages
+    homography: np.ndarray | None = None  # (3, 3): warps the image first; keypoints and box are in the warped one
+
+    @property
+    def path(self) -> Path:
+        """The image as a path."""
+        return Path(self.image)
 
 
 def read(path: Path | str) -> list[Annotation]:
     """Read a keypoints file of any format; every mistake in it is one sentence with its place."""
+    from normmatch.annotations import coco, csv, native
+
     path = Path(path)
     ending = path.suffix.lower()
     if is_web_address(path) and not os.path.exists(path):
@@ -47,7 +80,7 @@ def read(path: Path | str) -> list[Annotation]:
         found = csv.read(path, text)
     else:
         content = parse_json(path, text)
-        found = coco.read(path, content) if coco.is_coco(content) else native.read(path, content)
+        found = (coco if isinstance(content, dict) and "annotations" in content else native).read(path, content)
     if not found:
         raise DataError(f"{path} has no keypoints; expected those of at least one image.")
     return found
@@ -55,6 +88,9 @@ def read(path: Path | str) -> list[Annotation]:
 
 def write(path: Path | str, annotations: Sequence[Annotation], format: Format | None = None) -> None:
     """Write a keypoints file, whole or not at all: our JSON or a CSV by the ending of the path, COCO if asked for."""
+    from normmatch.annotations import coco, csv, native
+    from normmatch.annotations.images import find_image, upright_size
+
     path = Path(path)
     format = format or ("csv" if path.suffix.lower() == ".csv" else "native")
     if path.suffix.lower() != (".csv" if format == "csv" else ".json"):
@@ -68,3 +104,112 @@ def write(path: Path | str, annotations: Sequence[Annotation], format: Format | 
     else:
         text = native.write(annotations)
     write_text(path, text)
+
+
+def filled(where: str, row: Row, column: str) -> str:
+    """A value that must be there."""
+    text: str = row[column]
+    if not text:
+        raise DataError(f"{where}: the value of `{column}` is empty.")
+    return text
+
+
+def printable(where: str, row: Row, column: str) -> str:
+    """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
+    name = filled(where, row, column)
+    if not name.isprintable():
+        raise DataError(f"{where}: the value of `{column}` is {short(name)}; expected printable characters.")
+    return name
+
+
+def number(where: str, what: str, value: Any) -> float:
+    """A pixel coordinate of something."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not abs(found) <= MAX_COORDINATE:  # also when it is not a number
+        raise DataError(
+            f"{where}: {short(value)} is no pixel coordinate (of {what}); expected a number of at most "
+            f"{MAX_COORDINATE:,.0f}."
+        )
+    return found
+
+
+def make_annotation(
+    source: str,
+    image: str,
+    rows: Sequence[tuple[str, Row]],
+    *,
+    box: Any = None,
+    label: Any = "",
+    split: Any = "",
+) -> Annotation:
+    """Check an object and make it; its rows, each with its place, have name, x, y and perhaps visible and score."""
+    points: dict[str, tuple[float, float]] = {}
+    for place, row in rows:
+        if not isinstance(row["name"], str):
+            raise DataError(f"{place}: the name is {short(row['name'])}; expected text.")
+        name = printable(place, row, "name")
+        if name in points:
+            raise DataError(f"{place}: a second {short(name)} in {image}; expected every name once in an object.")
+        points[name] = number(place, name, row["x"]), number(place, name, row["y"])
+    for what, text in (("class", label), ("split", split)):
+        if not isinstance(text, str) or not text.isprintable():
+            raise DataError(f"{source}: the {what} is {short(text)}; expected printable text.")
+    return Annotation(
+        image,
+        tuple(points),
+        np.array(list(points.values()), dtype=np.float64).reshape(-1, 2),
+        _box(source, box),
+        label,
+        split,
+        _visible(rows),
+        _scores(rows),
+        source,
+    )
+
+
+def known_scores(item: Annotation) -> list[tuple[int, float]]:
+    """The scores that are known, each with its keypoint's number."""
+    scores = [] if item.scores is None else item.scores.tolist()
+    return [(index, score) for index, score in enumerate(scores) if math.isfinite(score)]
+
+
+def _box(where: str, box: Any) -> Box | None:
+    if box is None:
+        return None
+    if not isinstance(box, list) or len(box) != 4:
+        raise DataError(f"{where}: the box is {short(box)}; expected xmin, ymin, width and height.")
+    x, y, width, height = (number(where, column, value) for column, value in zip(BOX_COLUMNS, box, strict=True))
+    if width <= 0 or height <= 0:
+        raise DataError(f"{where}: the box is {width:g} wide and {height:g} high; expected more than 0.")
+    return x, y, width, height
+
+
+def _visible(rows: Sequence[tuple[str, Row]]) -> np.ndarray | None:
+    """Which keypoints can be seen (N,); None where all can, or the file does not say."""
+    visible = []
+    for place, row in rows:
+        value = row.get("visible")
+        if not isinstance(value, bool | str | None) or value not in YES_OR_NO:
+            raise DataError(
+                f"{place}: the value of `visible` is {short(value)}; expected true or false (1 or 0 in a CSV)."
+            )
+        visible.append(YES_OR_NO[value])
+    return None if all(visible) else np.array(visible)
+
+
+def _scores(rows: Sequence[tuple[str, Row]]) -> np.ndarray | None:
+    """The keypoints' scores (N,), nan where one has none; None where none has one."""
+    scores = []
+    for place, row in rows:
+        value = row.get("score")
+        try:
+            found = math.nan if value in (None, "") else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = math.inf
+        if isinstance(value, bool) or math.isinf(found):
+            raise DataError(f"{place}: the score is {short(value)}; expected a number.")
+        scores.append(found)
+    return np.array(scores) if any(map(math.isfinite, scores)) else None

@@ -12,17 +12,11 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from normmatch.annotations.annotation import Annotation
-from normmatch.annotations.text import Row, filled, known_scores, make_annotation
+from normmatch.annotations import Annotation, Row, filled, known_scores, make_annotation
 from normmatch.errors import DataError
 
 DIGITS = 6  # of a mean score
 Item = dict[str, Any]
-
-
-def is_coco(content: Any) -> bool:
-    """Whether a JSON file that holds this is meant to be COCO's."""
-    return isinstance(content, dict) and "annotations" in content
 
 
 def read(path: Path, content: Any) -> list[Annotation]:

@@ -9,11 +9,10 @@ keypoints has no row, and so it cannot be written.
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from normmatch.annotations.annotation import Annotation
-from normmatch.annotations.text import BOX_COLUMNS, Row, csv_rows, filled, known_scores, make_annotation
+from normmatch.annotations import BOX_COLUMNS, Annotation, Row, filled, known_scores, make_annotation
 from normmatch.errors import DataError
 
 COLUMNS = ("image", "name", "x", "y")
@@ -80,3 +79,29 @@ def _object(image: str, rows: Sequence[tuple[str, Row]]) -> Annotation:
         label=first.get("class", ""),
         split=filled(where, first, "split") if "split" in first else "",
     )
+
+
+def csv_rows(
+    path: Path, text: str, needed: tuple[str, ...], optional: tuple[str, ...] = (), box: bool = True
+) -> Iterator[tuple[str, Row]]:
+    """The lines of a CSV with their places, each with a value for every column; `box` admits the columns of one."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [column.strip() for column in reader.fieldnames or ()]
+        boxed = set(BOX_COLUMNS) & set(header)
+        admitted = {*needed, *optional, *(BOX_COLUMNS if box else ())}
+        if not set(needed) <= set(header) <= admitted or len(set(header)) < len(header) or len(boxed) not in (0, 4):
+            more = [f"{','.join(BOX_COLUMNS)} (all four)"] if box else []
+            more += [*optional]
+            raise DataError(
+                f"{path.name} line 1: the columns are {','.join(header) or 'none'}; expected {','.join(needed)}"
+                + (f", and if you like {', '.join(more)}." if more else ".")
+            )
+        reader.fieldnames = header
+        for row in reader:
+            where = f"{path.name} line {reader.line_num}"
+            if None in row or None in row.values():
+                raise DataError(f"{where}: there are more or fewer values than the {len(header)} columns.")
+            yield where, {column: value.strip() for column, value in row.items()}
+    except csv.Error as error:
+        raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error

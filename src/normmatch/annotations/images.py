@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from normmatch.annotations.annotation import Annotation
+from normmatch.annotations import Annotation
 from normmatch.errors import DataError
 from normmatch.io import FORMATS
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from normmatch.annotations.annotation import Annotation
-from normmatch.annotations.text import filled, known_scores, make_annotation
+from normmatch.annotations import Annotation, filled, known_scores, make_annotation
 from normmatch.errors import DataError
 
 KEYS = ("image", "keypoints", "box", "class", "split")

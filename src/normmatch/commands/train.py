@@ -29,10 +29,10 @@ PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
 
 def train(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
-    from normmatch.training.distributed import under_torchrun
+    from normmatch.training.distributed import start_processes, under_torchrun
 
     if config.devices > 1 and not under_torchrun():
-        start_processes(config)
+        start_processes(config, sys.argv[1:])
         return
     from normmatch.training import run
     from normmatch.weights import FILE_NAME
@@ -41,33 +41,6 @@ def train(config: TrainConfig) -> None:
     finished = (config.out / FILE_NAME).is_file()  # not where --minutes were over
     if finished and os.environ.get("RANK", "0") == "0":  # of several processes the first one talks
         print(f"the trained network is in {config.out}; other commands take it as --weights {config.out}")
-
-
-def start_processes(config: TrainConfig) -> None:
-    """Run this command once for each device, by torchrun; what can be refused is refused before."""
-    from torch.distributed import run
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    from normmatch.datasets.catalog import load_splits
-    from normmatch.training.distributed import CHECKED, check_devices
-    from normmatch.training.run import find_start
-
-    check_devices(config)
-    find_start(config)
-    data = config.data
-    load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
-    command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *sys.argv[1:]]
-    os.environ[CHECKED] = "1"
-    try:
-        run.main(command)
-    except ChildFailedError as error:
-        sys.exit(max(failure.exitcode for failure in error.failures.values()))
-    except SignalException as error:  # it has passed the signal on and waited
-        sys.exit(128 + error.sigval)
-    finally:
-        del os.environ[CHECKED]
 
 
 def default_config(name: str) -> TrainConfig:

@@ -7,18 +7,20 @@ result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from normmatch.config import BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
-from normmatch.matching.cache import LRUCache
+from normmatch.matching.backends import Backend
 from normmatch.matching.decoding import Result, decode
 from normmatch.matching.prefetch import ahead
 
@@ -39,29 +41,6 @@ class Pair(NamedTuple):
     keypoints1: Any
     box0: Any = None
     box1: Any = None
-
-
-class Backend(Protocol):
-    """What runs the network; what images become in it is its own affair. See `backends/`."""
-
-    image_size: int
-    min_score: float
-    pair_batch: int  # pairs that are matched together, if they have few points
-
-    def encode(self, images: np.ndarray) -> list[Any]:
-        """The features of each of the images (B, 3, S, S) uint8."""
-        ...
-
-    def embed(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
-        """The tokens of each of B encoded images with its keypoints (K, 2): all that a match needs."""
-        ...
-
-    def match(self, tokens0: Sequence[Any], tokens1: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points.
-
-        Where a pair has fewer points its log-assignment is -inf.
-        """
-        ...
 
 
 class Matcher:
@@ -242,6 +221,32 @@ class Matcher:
                 tokens.update(zip((crop.key for crop in chosen), found, strict=True))
         self._tokens.keep({key: tokens[key] for key in wanted})
         return tokens
+
+
+class LRUCache:
+    """The `most` things that were used last, by their keys."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._things: OrderedDict[Hashable, Any] = OrderedDict()  # the least recently used first
+        self._lock = threading.Lock()
+
+    def find(self, keys: Iterable[Hashable]) -> dict[Any, Any]:
+        """Those of the keys that are known, with their things; they count as used."""
+        with self._lock:
+            found = {key: self._things[key] for key in keys if key in self._things}
+            for key in found:
+                self._things.move_to_end(key)
+        return found
+
+    def keep(self, things: Mapping[Any, Any]) -> None:
+        """Add things, and let those go that were not used for longest."""
+        with self._lock:
+            self._things.update(things)
+            for key in things:
+                self._things.move_to_end(key)
+            while len(self._things) > self.most:
+                self._things.popitem(last=False)
 
 
 def match_pair(

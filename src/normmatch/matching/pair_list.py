@@ -18,14 +18,14 @@ from typing import Any, Literal
 import numpy as np
 
 from normmatch import __version__, annotations
-from normmatch.annotations import MAX_BYTES, Annotation
+from normmatch.annotations import MAX_BYTES, Annotation, filled
+from normmatch.annotations.csv import csv_rows
 from normmatch.annotations.images import ImageIndex
-from normmatch.annotations.text import csv_rows, filled, read_text
 from normmatch.config import MatchOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
-from normmatch.io import locked
+from normmatch.io import locked, read_text
 from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record

@@ -8,10 +8,11 @@ The processes share every batch: each computes the gradient of its pairs, and th
 
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import FrameType
@@ -169,3 +170,29 @@ def check_devices(config: TrainConfig) -> None:
         there, kind = (wanted if under_torchrun() else cores()), "cpu"
     if wanted > there:
         raise ConfigError(f"devices is {wanted}, but there {'is' if there == 1 else 'are'} {there} of kind {kind} here")
+
+
+def start_processes(config: TrainConfig, arguments: Sequence[str]) -> None:
+    """Run `normmatch` with these arguments once for each device, by torchrun; what can be refused is refused before."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    from normmatch.datasets.catalog import load_splits
+    from normmatch.training.run import find_start
+
+    check_devices(config)
+    find_start(config)
+    data = config.data
+    load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
+    command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *arguments]
+    os.environ[CHECKED] = "1"
+    try:
+        run.main(command)
+    except ChildFailedError as error:
+        sys.exit(max(failure.exitcode for failure in error.failures.values()))
+    except SignalException as error:  # it has passed the signal on and waited
+        sys.exit(128 + error.sigval)
+    finally:
+        del os.environ[CHECKED]
