@@ -9,7 +9,7 @@ The matching loss is the project's own.
 import torch
 from torch import Tensor
 
-from network import DenseHead, cell_centers
+from network import OneNetwork, cell_centers
 
 CELL = 7.0  # pixels: the unit of sigma, whatever the resolution of the descriptors
 
@@ -22,30 +22,32 @@ def gaussian_targets(xy: Tensor, height: int, width: int, sigma: Tensor | float)
 
 
 def locating_loss(
-    head: DenseHead,
-    queries: Tensor,
-    dense: Tensor,
-    batch: dict[str, Tensor],
-    absent: float,
-    sigma: Tensor | float,
-    size: int,
+    network: OneNetwork, queries: Tensor, dense: Tensor, batch: dict[str, Tensor], sigma: float
 ) -> Tensor:
-    """The loss over both directions of all pairs, a mean over points.
+    """The loss over both directions of all pairs, a mean over points and over the network's successive answers.
 
     Args:
         queries: (B, K, D) descriptors of all points of the images.
         dense: (B, D, h, w) descriptors of all places.
         batch: xy (B, K, 2), known (B, K), pairs (P, 2), same (P,).
-        absent: weight of the points that the other image lacks.
-        sigma: of the target, in cells of 7 px of images of `size` px.
+        sigma: of the target, in cells of 7 px.
     """
+    settings = network.settings
     source = torch.cat([batch["pairs"][:, 0], batch["pairs"][:, 1]])  # (2P,)
     target = torch.cat([batch["pairs"][:, 1], batch["pairs"][:, 0]])
+    asked = batch["known"][source]  # (2P, K)
+    if settings.subsets:
+        share = torch.rand(len(source), 1, device=source.device)
+        asked = asked & (torch.rand(asked.shape, device=source.device) < share.clamp_min(0.1))
     there = batch["known"][target] & batch["same"].repeat(2).unsqueeze(1)
-    both, gone = batch["known"][source] & there, batch["known"][source] & ~there  # (2P, K)
-    log_p = head.logits(queries[source], dense[target]).float().log_softmax(-1)  # (2P, K, h w + 1)
+    both, gone = asked & there, asked & ~there
     height, width = dense.shape[-2:]
-    goal = gaussian_targets(batch["xy"][target], height, width, sigma * CELL * width / size)
-    found = -(log_p[..., :-1] * goal).sum(-1)
-    loss = (found * both).sum() / both.sum().clamp_min(1)
-    return loss + absent * (-log_p[..., -1] * gone).sum() / gone.sum().clamp_min(1)
+    goal = gaussian_targets(batch["xy"][target], height, width, sigma * CELL * width / settings.size)
+    answers = network.locate(queries[source], batch["xy"][source], asked, dense[target])
+    losses = []
+    for answer in answers:
+        log_p = answer.float().log_softmax(-1)  # (2P, K, h w + 1)
+        found = -(log_p[..., :-1] * goal).sum(-1)
+        loss = (found * both).sum() / both.sum().clamp_min(1)
+        losses.append(loss + settings.absent * (-log_p[..., -1] * gone).sum() / gone.sum().clamp_min(1))
+    return torch.stack(losses).mean()

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from closed_form import moments, read_with_references, unit_maps
 from data import MOST_NAMES, Objects, affine, plain, read_objects, read_pictures, render, shown_points, warp_points
 from network import MATCHED, Encoding, OneNetwork, cell_centers, pick, read
+from normmatch.model.backbone import Features
 from normmatch.model.matcher import NormMatch
 from normmatch.model.sampling import node_features
 from settings import FOLDS, Settings
@@ -60,6 +61,7 @@ class NearestNeighbour(nn.Module):
         return F.normalize(read(dense, xy), dim=-1)
 
     def logits(self, queries: Tensor, dense: Tensor) -> Tensor:
+        """As `DenseHead.logits`."""
         cosine = queries @ dense.flatten(-2)
         return self.scale * F.pad(cosine, (0, 1), value=self.none)
 
@@ -88,10 +90,12 @@ class Plain(nn.Module):
         maps = OneNetwork.maps(self, image, [*MATCHED, *self.locating.blocks, *also])  # type: ignore[arg-type]
         first, last = maps[MATCHED[0]], maps[MATCHED[1]]
         dense = self.locating(maps)
-        from normmatch.model.backbone import Features
-
         features = Features((first, last), last.mean((2, 3)), (image.shape[-2], image.shape[-1]))
         return Encoding(maps, features, dense, dense)
+
+    def locate(self, queries: Tensor, xy: Tensor, known: Tensor, dense: Tensor) -> list[Tensor]:
+        """As `OneNetwork.locate`."""
+        return [self.locating.logits(queries, dense)]
 
 
 class Encoded:
@@ -101,6 +105,7 @@ class Encoded:
         device = images.device
         self.objects, self.network = objects, network
         self.xy = torch.from_numpy(objects.xy).to(device)
+        self.known = torch.from_numpy(objects.known).to(device)
         self.size = torch.from_numpy(objects.size).to(device)
         parts = []
         for i in range(0, len(images), CHUNK):
@@ -135,7 +140,9 @@ def locate(encoded: Encoded, pairs: np.ndarray) -> dict[str, np.ndarray]:
     near = (centers[:, None] - centers).abs().amax(-1) <= NEAR  # (cells, cells)
     results = []
     for chunk in torch.from_numpy(pairs).to(centers.device).split(CHUNK):
-        logits = encoded.network.locating.logits(encoded.queries[chunk[:, 0]], encoded.dense[chunk[:, 1]]).float()
+        one, two = chunk.unbind(1)
+        asked = encoded.queries[one], encoded.xy[one], encoded.known[one]
+        logits = encoded.network.locate(*asked, encoded.dense[two])[-1].float()
         p = logits.softmax(-1)
         window = p[..., :-1] * near[logits[..., :-1].argmax(-1)]
         mass = window.sum(-1)

@@ -185,6 +185,10 @@ class OneNetwork(nn.Module):
         tuning.prepare(self.backbone.net, settings.tune, settings.rank)
         channels = [self.backbone.channels[0]] * (len(settings.blocks) + settings.read_start)
         self.locating = DenseHead(channels, settings)
+        if settings.together:
+            from together import Together
+
+            self.together = Together(settings.dim, settings.together)
 
     def maps(self, image: Tensor, blocks: Sequence[int]) -> dict[int, Tensor]:
         """Normalised maps (B, C, h, w) of blocks, counted from 0, of images (B, 3, H, W) in [0, 1]."""
@@ -204,9 +208,24 @@ class OneNetwork(nn.Module):
                 read_by_head.append(self.start(image).maps[1])
         return Encoding(maps, features, *self.locating(read_by_head))
 
+    def locate(self, queries: Tensor, xy: Tensor, known: Tensor, dense: Tensor) -> list[Tensor]:
+        """Answers, each better than the one before, of where a source's points lie in a target.
+
+        Args:
+            queries, xy, known: (P, K, D), (P, K, 2), (P, K): the source's points; only known ones are asked for.
+            dense: (P, D, h, w): the target's descriptors.
+
+        Returns:
+            Logits (P, K, h w + 1) of the places and, last, of "absent".
+        """
+        if self.settings.together:
+            return self.together(self.locating, queries, xy, known, dense)
+        return [self.locating.logits(queries, dense)]
+
     def heads(self) -> list[nn.Parameter]:
         """The parameters of both heads."""
-        return [*self.matching.head.parameters(), *self.locating.parameters()]
+        together = self.together.parameters() if self.settings.together else ()
+        return [*self.matching.head.parameters(), *self.locating.parameters(), *together]
 
     def save(self, path: Path) -> None:
         """All weights in half precision, with the settings."""
@@ -229,7 +248,8 @@ class OneNetwork(nn.Module):
 
     def compile(self) -> None:  # type: ignore[override]
         """Compile what repeats, part by part: a ViT's blocks share their code, and so do the transformer's layers."""
-        for part in [*self.backbone.net.blocks, *self.matching.head.compiled_parts(), self.locating]:
+        own = [self.locating, *(self.together.layers if self.settings.together else ())]
+        for part in [*self.backbone.net.blocks, *self.matching.head.compiled_parts(), *own]:
             part.compile(dynamic=False)
 
 

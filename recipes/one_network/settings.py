@@ -44,6 +44,7 @@ class Settings:
     decoder: str = "plain"  # of descriptors: plain, or offset (places inside a cell are told apart)
     finer: int = 1  # the offset decoder's places along a side of a cell
     dim: int = 128  # of the descriptors
+    together: int = 0  # layers in which the points of a source are found together
     drop_path: float = 0.1  # in the matching head
     # what is trained of the backbone, and how fast
     tune: str = "all"  # all, last4, lora, adapters or none
@@ -58,6 +59,7 @@ class Settings:
     # what is learned
     match: float = 1.0  # weight of the matching loss
     dense: float = 1.0  # weight of the locating loss
+    subsets: bool = False  # ask for a random part of the source's points, down to one
     absent: float = 0.2  # weight of points that the other image lacks
     sigma: str = "1"  # of the target, in cells of 7 px; "3.5,1" narrows it over the first two thirds of a training
     # how

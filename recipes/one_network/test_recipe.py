@@ -98,7 +98,7 @@ SWITCHES = (
     {"tune": "lora", "read": "5,8,11,12", "self_pairs": 0.4, "sigma": "3.5,1"},
     {"tune": "adapters", "decoder": "offset", "finer": 2, "group": 4},
     {"tune": "last4", "read_start": True, "others": 0.4, "strays": 0.4},
-    {"tune": "none", "decoder": "offset"},
+    {"tune": "none", "decoder": "offset", "together": 2, "subsets": True},
 )
 
 

@@ -91,9 +91,7 @@ class Training:
             described = network.matching.head.describe(one, two, points)
             queries = network.locating.at(encoding.trunk, encoding.dense, batch["xy"])
         match = self.matching_loss(described, points)["loss"]
-        dense = locating_loss(
-            network.locating, queries.float(), encoding.dense, batch, s.absent, self.sigma(), s.size
-        )
+        dense = locating_loss(network, queries.float(), encoding.dense, batch, self.sigma())
         return {"match": match, "dense": dense}
 
     @torch.no_grad()
@@ -131,6 +129,7 @@ def run(training: Training, batches: DataLoader, pictures: Tensor, folder: Path)
     cuda = device.type == "cuda"
     before, begun, saved = training.seconds, time.time(), time.time()
     sums: dict[str, Tensor] = {}
+    count = 0
     with (folder / "log.jsonl").open("a") as log:
         for batch in batches:
             if training.progress >= 1:
@@ -138,14 +137,15 @@ def run(training: Training, batches: DataLoader, pictures: Tensor, folder: Path)
             moved = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
             for key, value in training.step(moved, pictures).items():
                 sums[key] = sums.get(key, 0) + value
+            count += 1
             training.seconds = before + time.time() - begun
             if training.steps % LOG_EVERY == 0 or training.steps == 10:
                 line = {"step": training.steps, "seconds": round(training.seconds, 1)}
-                line |= {key: round(value.item() / LOG_EVERY, 3) for key, value in sums.items()}
+                line |= {key: round(value.item() / count, 3) for key, value in sums.items()}
                 line |= {"memory": round(torch.cuda.max_memory_allocated() / 1e9, 1)} if cuda else {}
                 print(json.dumps(line), file=log, flush=True)
                 print(settings.name, json.dumps(line), flush=True)
-                sums = {}
+                sums, count = {}, 0
             if settings.save_minutes and time.time() - saved > 60 * settings.save_minutes:
                 save_checkpoint(training, folder / "checkpoint.pt")
                 saved = time.time()
