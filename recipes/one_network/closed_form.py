@@ -136,5 +136,3 @@ def read_with_references(
         "ridge": best_places(log_p),
         "shape": torch.cat(shaped),
     }
-
-

@@ -203,7 +203,9 @@ class Batches(IterableDataset):
         s, kind = self.settings, random.random()
         for _ in range(TRIES):
             if kind < s.self_pairs:
-                group = self._warp(np.repeat(random.integers(len(self.objects)), s.group), random, points_of_its_own=True)
+                group = self._warp(
+                    np.repeat(random.integers(len(self.objects)), s.group), random, points_of_its_own=True
+                )
             else:
                 others = kind < s.self_pairs + s.others
                 group = self._warp(self._members(random, others), random)

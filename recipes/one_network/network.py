@@ -4,7 +4,8 @@
     maps  ->  matching head (normmatch.model)                    which of these points is it?
     maps  ->  DenseHead  ->  descriptors (B, D, f h, f w)        where is it, or is it absent?
 
-Places are shares of the image, x right, y down: cell (i, j) of an h x w map is centred at ((j + 0.5) / w, (i + 0.5) / h).
+Places are shares of the image, x right, y down: cell (i, j) of an h x w map is centred at ((j + 0.5) / w,
+(i + 0.5) / h).
 """
 
 import copy
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 import tuning
 from normmatch.config import PRESETS
-from normmatch.model.backbone import Features
+from normmatch.model.backbone import Features, TimmBackbone
 from normmatch.model.matcher import NormMatch
 from settings import Settings
 
@@ -180,7 +181,6 @@ class OneNetwork(nn.Module):
             PRESETS["small"], backbone_weights=start, image_size=settings.size, drop_path=settings.drop_path
         )
         self.matching = NormMatch(config)
-        self.backbone = self.matching.backbone
         self.start = copy.deepcopy(self.backbone).requires_grad_(False) if settings.read_start else None
         tuning.prepare(self.backbone.net, settings.tune, settings.rank)
         channels = [self.backbone.channels[0]] * (len(settings.blocks) + settings.read_start)
@@ -189,6 +189,11 @@ class OneNetwork(nn.Module):
             from together import Together
 
             self.together = Together(settings.dim, settings.together)
+
+    @property
+    def backbone(self) -> TimmBackbone:
+        """The encoder of both heads."""
+        return self.matching.backbone  # type: ignore[return-value]
 
     def maps(self, image: Tensor, blocks: Sequence[int]) -> dict[int, Tensor]:
         """Normalised maps (B, C, h, w) of blocks, counted from 0, of images (B, 3, H, W) in [0, 1]."""
@@ -229,7 +234,7 @@ class OneNetwork(nn.Module):
 
     def save(self, path: Path) -> None:
         """All weights in half precision, with the settings."""
-        state = {k: v.half().contiguous() if v.is_floating_point() else v for k, v in self._own_state().items()}
+        state = {k: v.half() if v.is_floating_point() else v for k, v in self.state_dict().items()}
         save_file(state, path, metadata={"settings": json.dumps(asdict(self.settings))})
 
     @classmethod
@@ -237,14 +242,8 @@ class OneNetwork(nn.Module):
         with safe_open(path, "pt") as file:
             settings = Settings(**json.loads(file.metadata()["settings"]))
         network = cls(settings)
-        missing, unknown = network.load_state_dict(load_file(path), strict=False)
-        if unknown or any(not key.startswith("backbone.") for key in missing):
-            raise ValueError(f"{path} does not fit its settings: {[*missing, *unknown][:3]}")
+        network.load_state_dict(load_file(path))
         return network.eval()
-
-    def _own_state(self) -> dict[str, Tensor]:
-        """The state without what is in it twice: the backbone is the matching network's own."""
-        return {key: value for key, value in self.state_dict().items() if not key.startswith("backbone.")}
 
     def compile(self) -> None:  # type: ignore[override]
         """Compile what repeats, part by part: a ViT's blocks share their code, and so do the transformer's layers."""

@@ -27,12 +27,12 @@ from PIL import Image
 
 from normmatch.data import pascal_voc, spair
 from normmatch.data.pairs import AnnotatedObject
+from settings import FOLDS
 
 LONGEST = 420  # pixels of the longer side: enough for trainings at 378
 SHARD = 15 << 20  # bytes
 VOC_MARGIN = 0.04  # of the box, on each side
 TRILOBITE_MARGIN = 0.15
-FOLDS = {"A": ("boat", "cow", "motorbike", "tvmonitor"), "B": ("bird", "chair", "dog", "train")}
 HELD = {"spair": (6, 10), "voc": (10, 20)}  # objects a kind; the second for the kinds of the folds
 
 Crop = tuple[float, float, float, float]  # left, top, right, bottom
@@ -65,7 +65,9 @@ def record(
         "dataset": dataset,
         "kind": kind,
         "photograph": photograph,
-        "points": {name: [round((x - left) / width, 5), round((y - top) / height, 5)] for name, (x, y) in points.items()},
+        "points": {
+            name: [round((x - left) / width, 5), round((y - top) / height, 5)] for name, (x, y) in points.items()
+        },
         "size": [round(width, 2), round(height, 2)],
         "longer": longer,
     }
@@ -110,14 +112,13 @@ def trilobites(root: Path) -> list[tuple[dict[str, Any], bytes]]:
 
 
 def held_photographs(items: Sequence[dict[str, Any]], seed: int) -> set[str]:
-    """Photographs to measure on: of each dataset and kind as many objects as HELD says, kinds with few objects first."""
+    """Photographs to measure on: as many objects of each dataset and kind as HELD says, rare kinds first."""
     groups = defaultdict(list)
     for item in items:
         groups[item["dataset"], item["kind"]].append(item["photograph"])
-    folds = {kind for kinds in FOLDS.values() for kind in kinds}
     random, held = np.random.default_rng(seed), set[str]()
     for (dataset, kind), photographs in sorted(groups.items(), key=lambda group: (len(group[1]), group[0])):
-        wanted = min(HELD[dataset][kind in folds], len(photographs) // 3)
+        wanted = min(HELD[dataset][kind in FOLDS["AB"]], len(photographs) // 3)
         for i in random.permutation(len(photographs)):
             if sum(photograph in held for photograph in photographs) >= wanted:
                 break

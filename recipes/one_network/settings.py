@@ -4,7 +4,7 @@ import argparse
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Self
 
-FOLDS = {
+FOLDS: dict[str, tuple[str, ...]] = {
     "": (),
     "A": ("boat", "cow", "motorbike", "tvmonitor"),
     "B": ("bird", "chair", "dog", "train"),
@@ -73,7 +73,7 @@ class Settings:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(repr, allowed))}")
         if self.size % 14 or self.images % self.group or self.group < 2:
-            raise ValueError("expected a size that is a multiple of 14, and images that are whole groups of two or more")
+            raise ValueError("expected a size that is a multiple of 14, and images in whole groups of two or more")
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -101,4 +101,6 @@ class Settings:
     def changed(self) -> dict[str, Any]:
         """What differs from the reference recipe."""
         places = {"name", "data", "start", "out", "resume", "save_minutes", "compile", "workers", "measure"}
-        return {key: value for key, value in asdict(self).items() if key not in places and value != getattr(Settings, key)}
+        return {
+            key: value for key, value in asdict(self).items() if key not in places and value != getattr(Settings, key)
+        }

@@ -8,7 +8,7 @@ import torch
 
 from data import Batches, Objects, affine, plain, render, shown_points, warp_points
 from losses import gaussian_targets
-from network import OneNetwork, OffsetDecoder, cell_centers
+from network import OffsetDecoder, OneNetwork, cell_centers
 from settings import Settings
 from train import Training, save_checkpoint
 
@@ -55,7 +55,8 @@ def test_shown_points_keep_their_partners_in_any_order() -> None:
     pairs = np.array([[0, 4], [0, 1]])
     shown = shown_points(objects.xy, objects.known, pairs, np.array([True, False]), 0.5, np.random.default_rng(0))
     shared = (objects.known[0] & objects.known[4]).sum()
-    assert (shown["matches0"][0] >= 0).sum() == shared and (shown["matches0"][1] >= 0).sum() == 0
+    assert (shown["matches0"][0] >= 0).sum() == shared
+    assert (shown["matches0"][1] >= 0).sum() == 0
     for i, j in enumerate(shown["matches0"][0]):
         if j >= 0:
             column = np.flatnonzero((objects.xy[0] == shown["keypoints0"][0, i]).all(1))[0]
@@ -67,7 +68,9 @@ def test_batches_have_one_shape_whatever_is_mixed_in() -> None:
         settings = Settings(images=8, group=group, self_pairs=0.4, others=0.3, strays=0.3)
         batches = Batches(some_objects(40), settings, 0)
         random = np.random.default_rng(0)
-        shapes = {tuple((key, value.shape, value.dtype) for key, value in batches.draw(random).items()) for _ in range(20)}
+        shapes = {
+            tuple((key, value.shape, value.dtype) for key, value in batches.draw(random).items()) for _ in range(20)
+        }
         assert len(shapes) == 1
 
 

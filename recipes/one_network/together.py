@@ -73,9 +73,7 @@ class Together(nn.Module):
             nn.init.zeros_(part[1].weight)  # type: ignore[arg-type]
             nn.init.zeros_(part[1].bias)  # type: ignore[arg-type]
 
-    def forward(
-        self, head: DenseHead, queries: Tensor, xy: Tensor, known: Tensor, dense: Tensor
-    ) -> list[Tensor]:
+    def forward(self, head: DenseHead, queries: Tensor, xy: Tensor, known: Tensor, dense: Tensor) -> list[Tensor]:
         """Logits (P, K, h w + 1) of the answer alone and after each layer.
 
         Args:

@@ -165,8 +165,9 @@ def main() -> None:
     checkpoint = folder / "checkpoint.pt"
     resumed = settings.resume and checkpoint.is_file()
     state = torch.load(checkpoint, map_location="cpu", weights_only=True) if resumed else {"steps": 0}
+    drawn = Batches(objects, settings, settings.seed + 1000 * state["steps"])
     loader = DataLoader(
-        Batches(objects, settings, settings.seed + 1000 * state["steps"]), batch_size=None, num_workers=settings.workers,
+        drawn, batch_size=None, num_workers=settings.workers,
         pin_memory=device.type == "cuda", prefetch_factor=3 if settings.workers else None,
     )  # fmt: skip
     batches = iter(loader)  # the processes start before the GPU is used
