@@ -117,7 +117,10 @@ def chosen(objects: Objects, settings: Settings) -> Objects:
     if settings.kinds:
         order = np.random.default_rng(0).permutation(len(kinds))  # more kinds always include the fewer
         kinds = [kinds[i] for i in order[: settings.kinds]]
-    return objects.only([i for i, label in enumerate(objects.labels) if label.split("/")[1] in kinds])
+    found = objects.only([i for i, label in enumerate(objects.labels) if label.split("/")[1] in kinds])
+    if not settings.objects:
+        return found
+    return found.only(np.sort(np.random.default_rng(0).permutation(len(found))[: settings.objects]))
 
 
 def affine(random: np.random.Generator, rotation: float, flip: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -133,7 +133,10 @@ class DenseHead(nn.Module):
             nn.Sequential(nn.GELU(), nn.Conv2d(width, width, 3, padding=1), nn.GELU(), nn.Conv2d(width, width, 1))
             for _ in range(2)
         )
-        self.up = nn.Sequential(nn.GELU(), nn.Conv2d(width, width, 3, padding=1))
+        last = [nn.Conv2d(width, width, 3, padding=1)]
+        if settings.light:
+            last = [nn.Conv2d(width, width, 3, padding=1, groups=width), nn.Conv2d(width, width, 1)]
+        self.up = nn.Sequential(nn.GELU(), *last)
         self.out = nn.Sequential(nn.GELU(), nn.Conv2d(width, settings.dim, 1))
         self.skip = nn.Conv2d(sum(channels), settings.dim, 1)
         self.offset = OffsetDecoder(width, settings.dim) if self.finer else None

@@ -29,6 +29,7 @@ class Settings:
     # what is shown
     leave_out: str = "A"  # a fold whose kinds are not trained on: A, B, AB or nothing
     kinds: int = 0  # train on so many kinds alone; 0 is all
+    objects: int = 0  # train on so many of their objects alone; 0 is all
     size: int = 378  # pixels, a multiple of 14
     images: int = 96  # a step
     group: int = 2  # images of one kind that are shown together; all their pairs are learned from
@@ -43,6 +44,7 @@ class Settings:
     read_start: bool = False  # the dense head reads the untrained network's last map as well
     decoder: str = "plain"  # of descriptors: plain, or offset (places inside a cell are told apart)
     finer: int = 1  # the offset decoder's places along a side of a cell
+    light: bool = False  # the dense head's convolution at 7 px goes channel by channel
     dim: int = 128  # of the descriptors
     together: int = 0  # layers in which the points of a source are found together
     drop_path: float = 0.1  # in the matching head

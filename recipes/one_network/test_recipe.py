@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from data import Batches, Objects, affine, plain, render, shown_points, warp_points
+from data import Batches, Objects, affine, chosen, plain, render, shown_points, warp_points
 from losses import gaussian_targets
 from network import OffsetDecoder, OneNetwork, cell_centers
 from settings import Settings
@@ -74,6 +74,16 @@ def test_batches_have_one_shape_whatever_is_mixed_in() -> None:
         assert len(shapes) == 1
 
 
+def test_fewer_kinds_and_fewer_objects_are_parts_of_more() -> None:
+    objects = some_objects(40)
+    assert len(chosen(objects, Settings(leave_out="B"))) == 20  # no dogs
+    one = chosen(objects, Settings(leave_out="", kinds=1))
+    assert len({label.split("/")[1] for label in one.labels}) == 1
+    few, more = (chosen(objects, Settings(leave_out="", objects=n)).photographs for n in (5, 9))
+    assert len(few) == 5
+    assert set(few) < set(more)
+
+
 def test_each_way_of_tuning_starts_as_the_backbone_that_it_tunes() -> None:
     image, maps, trained = torch.rand(1, 3, 56, 56), {}, {}
     for tune in ("all", "last4", "lora", "adapters", "none"):
@@ -101,7 +111,7 @@ SWITCHES = (
     {"tune": "lora", "read": "5,8,11,12", "self_pairs": 0.4, "sigma": "3.5,1"},
     {"tune": "adapters", "decoder": "offset", "finer": 2, "group": 4},
     {"tune": "last4", "read_start": True, "others": 0.4, "strays": 0.4},
-    {"tune": "none", "decoder": "offset", "together": 2, "subsets": True},
+    {"tune": "none", "light": True, "together": 2, "subsets": True},
 )
 
 
