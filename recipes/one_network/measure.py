@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from closed_form import moments, read_with_references, unit_maps
+from closed_form import read_with_references, unit_maps
 from data import MOST_NAMES, Objects, affine, plain, read_objects, read_pictures, render, shown_points, warp_points
 from network import MATCHED, Encoding, OneNetwork, cell_centers, pick, read
 from normmatch.model.backbone import Features
@@ -271,7 +271,6 @@ def on_trilobites(encoded: Encoded) -> dict[str, Any]:
     error = errors_of(objects, pairs, locate(encoded, pairs)["places"])
     row: dict[str, Any] = {"trilobite": shares_within(error, (0.1, 0.05, 0.02))}
     maps = unit_maps(encoded.maps, CLOSED_FORM)
-    mean, covariance = moments(maps)
     count = int(objects.known.any(0).sum())
     xy = encoded.xy[:, :count]
     known = torch.from_numpy(objects.known[:, :count]).to(xy.device)
@@ -281,7 +280,7 @@ def on_trilobites(encoded: Encoded) -> dict[str, Any]:
         index = torch.from_numpy(references).to(xy.device)
         queries = np.setdiff1d(np.arange(len(objects)), references)
         possible = objects.known[references, :count].any(0) & objects.known[queries, :count]
-        for name, places in read_with_references(maps, xy, known, index, mean, covariance).items():
+        for name, places in read_with_references(maps, xy, known, index).items():
             away = (places.cpu().numpy()[queries] - objects.xy[queries, :count]) * objects.size[queries][:, None]
             error = (np.linalg.norm(away, axis=-1) / objects.longer[queries][:, None])[possible]
             hits.setdefault(name, []).append(np.array([(error <= t).mean() for t in (0.05, 0.1)]))
