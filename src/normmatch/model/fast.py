@@ -20,7 +20,7 @@ from timm.layers import DropPath
 from torch import Tensor, nn
 
 from normmatch.errors import ConfigError, DeviceError, NormMatchError, first_line
-from normmatch.model.backbone import Features, compiled_parts
+from normmatch.model.backbone import Features, TimmBackbone, compiled_parts
 from normmatch.model.cuda_graph import CudaGraphs
 from normmatch.model.matcher import MatchingHead, NormMatch, cut, equal_points
 from normmatch.model.spline import MANY_POINTS, edge_list
@@ -75,6 +75,22 @@ class FastNetwork:
         """`NormMatch.encode` of images (B, 3, H, W), floats in [0, 1] or uint8, from any device; maps are float32."""
         first, second, pooled = self._run(self._backbone, [images.to(self.device, non_blocking=True)], "images")
         return Features((first, second), pooled, (images.shape[-2], images.shape[-1]))
+
+    @torch.inference_mode()
+    def maps(self, images: Tensor, blocks: Sequence[int]) -> list[Tensor]:
+        """`TimmBackbone.maps` of images (B, 3, H, W) uint8, from any device; float32, and never compiled."""
+        if not isinstance(self.backbone, TimmBackbone) or self.backbone.fixed_size or self.backbone.patch == 1:
+            raise ConfigError("locating reads blocks of a ViT at several sizes, which this network's backbone is not.")
+        known = max(self.backbone.layers) + 1
+        if not blocks or not all(0 <= block < known for block in blocks):
+            raise ConfigError(f"the blocks to be read are {list(blocks)}, expected some of 0 to {known - 1}")
+
+        def encode(images: Tensor) -> Tensors:
+            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+                found = self.backbone.maps(images.float() / 255, blocks)
+            return tuple(one.float() for one in found)
+
+        return list(self._run(self._on_device(encode), [images], "images"))
 
     @torch.inference_mode()
     def look(self, features: Features, keypoints: Tensor, adjacency: Tensor) -> Tensor:

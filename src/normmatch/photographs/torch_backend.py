@@ -44,6 +44,11 @@ class TorchBackend:
         return [Features((a.clone(), b.clone()), c.clone(), found.size) for a, b, c in zip(*parts, strict=True)]
 
     @torch.inference_mode()
+    def maps(self, images: np.ndarray, blocks: Sequence[int]) -> np.ndarray:
+        """The maps (B, C, h, w) of the blocks beside each other, of images (B, 3, H, W) uint8 of any common size."""
+        return torch.cat(self.network.maps(torch.from_numpy(images), blocks), 1).cpu().numpy()
+
+    @torch.inference_mode()
     def look(self, features: Sequence[Features], keypoints: Sequence[np.ndarray]) -> list[Tensor]:
         """Encoded images with keypoints (K, 2) in pixels of the square: tokens (1 + K, D) of each."""
         points = pad_points(keypoints, max(map(len, keypoints)))
