@@ -40,6 +40,8 @@ class Decision:
     others: np.ndarray  # (K, 2): where the other landmarks expect each
     slack: np.ndarray  # (K, 2): variance of that
     probability: np.ndarray  # (K, P) over the cells
+    precision: np.ndarray  # (K, 2) of the Gaussian that stands for what the picture says
+    pull: np.ndarray  # (K, 2): that Gaussian's mean times its precision
 
 
 def smooth(first: np.ndarray, second: np.ndarray, middle: np.ndarray, scale: float = 1.0) -> np.ndarray:
@@ -104,7 +106,27 @@ def decide(log_likelihood: np.ndarray, grid: np.ndarray, shape: Shape, rounds: i
     inside = (1 - STRAY) * np.exp(_log_density(grid, others, slack)) + STRAY / (2 * np.pi * 0.5**2)
     probability = _normalised(log_likelihood + np.log(inside))
     mean, variance = _moments(_near(probability, grid, others, slack), grid, least)
-    return Decision(mean, variance, others, slack, probability)
+    return Decision(mean, variance, others, slack, probability, precision, pull)
+
+
+def given_template(shape: Shape, decision: Decision, landmarks: int) -> Shape:
+    """The prior of the first `landmarks` alone, given what a decision says of the template's points behind them."""
+    total = len(shape.mean)
+    kept = shape.anchors < landmarks
+    rest = np.concatenate([~kept, ~kept])
+    behind = np.concatenate([shape.anchors[~kept], shape.anchors[~kept] + total])
+    front = np.concatenate([np.arange(landmarks), np.arange(landmarks) + total])
+    t, n, prior = decision.precision.T.ravel()[behind], decision.pull.T.ravel()[behind], shape.mean.T.ravel()
+    root = np.sqrt(t)
+    among = np.eye(len(t)) + root[:, None] * shape.rows[rest][:, behind] * root
+    across = root[:, None] * shape.rows[rest]  # (2T, 2K)
+    solved = np.linalg.solve(among, across)
+    error = n - t * prior[behind]
+    mean = prior + error @ shape.rows[rest] - (root * (shape.rows[rest][:, behind] @ error)) @ solved
+    anchors = np.concatenate([shape.anchors[kept], shape.anchors[kept] + total])
+    rows = shape.rows[~rest] - across[:, anchors].T @ solved
+    variance = shape.variance - (across * solved).sum(0)
+    return Shape(mean[front].reshape(2, -1).T, shape.anchors[kept], rows[:, front], np.maximum(variance[front], 1e-9))
 
 
 def _cavity(shape: Shape, precision: np.ndarray, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
