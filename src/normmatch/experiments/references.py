@@ -95,8 +95,8 @@ def main() -> None:
     for count in map(int, given.references.split(",")):
         rows, kept, seconds = [], [], 0.0
         for seed in range(given.draws):
-            order = np.random.default_rng(seed).permutation(len(photographs))
-            chosen, asked = ([photographs[i] for i in part] for part in np.split(order[: count + given.queries], [count]))
+            order = np.random.default_rng(seed).permutation(len(photographs))[: count + given.queries]
+            chosen, asked = ([photographs[i] for i in part] for part in np.split(order, [count]))
             boxes = [None if given.whole else one.box() for one in chosen + asked]
             references = [Reference(one.file, one.points, box) for one, box in zip(chosen, boxes, strict=False)]
             start = time.perf_counter()
@@ -113,7 +113,9 @@ def main() -> None:
         mean, spread = np.mean(rows, 0), np.std(rows, 0)
         off, scores, radius = (np.concatenate(part) for part in zip(*kept, strict=True))
         text = "  ".join(f"{m:5.1f} ±{s:4.1f}" for m, s in zip(mean, spread, strict=True))
-        print(f"{count:3d} references  {text}  {figures(off, scores, radius)}  {seconds:.2f} s a photograph", flush=True)
+        print(
+            f"{count:3d} references  {text}  {figures(off, scores, radius)}  {seconds:.2f} s a photograph", flush=True
+        )
         if given.save:
             np.savez(given.save.with_stem(f"{given.save.stem}-{count}"), off=off, scores=scores, radius=radius)
 

@@ -24,9 +24,9 @@ CROP, SIDE = 0.25, 224  # of a second look: share of the object's longer side, a
 SHARED = 0.2  # of a crop: landmarks closer than that to the middle of a group share it
 MOVED = 0.25  # of a crop: how far references' crops are moved at random, as what is found is off, too
 CROPS = 6  # of each landmark at least, over all references
-SHARP = 0.25  # temperature of a second look
-FINE_RIDGE = 0.2  # of its solve: 1 and 3 were 2 and 4 points worse within 0.01
-FIRST = 0.5  # weight of what the first look said, beside the second's
+SHARP = 0.4  # temperature of a second look: trilobites like 0.5, faces 0.25
+FINE_RIDGE = 0.5  # of its solve: trilobites like 1, faces 0.2
+FIRST = 0.25  # weight of what the first look said, beside the second: 0.5 was a point worse within 0.01
 FINE = 2  # places a cell and side, in a second look
 BATCH = 16  # crops that are encoded together
 
@@ -104,7 +104,12 @@ def fit_first(
 
 
 def _teach(
-    model: FirstLook, looks: Looks, places: np.ndarray, unlabelled: Sequence[Cells], background: Background, scale: float
+    model: FirstLook,
+    looks: Looks,
+    places: np.ndarray,
+    unlabelled: Sequence[Cells],
+    background: Background,
+    scale: float,
 ) -> FirstLook:
     """One round of self-training: photographs nobody has labelled, read by the model, teach the next one."""
     found = [model.read(cells)[1] for cells in unlabelled]

@@ -71,7 +71,11 @@ class Looks:
         return cls(np.zeros((landmarks, width), np.float32), np.zeros(landmarks, np.float32))
 
     def add(
-        self, cells: Cells, points: np.ndarray, weight: np.ndarray | float = 1.0, which: np.ndarray | slice = slice(None)
+        self,
+        cells: Cells,
+        points: np.ndarray,
+        weight: np.ndarray | float = 1.0,
+        which: np.ndarray | slice = slice(None),
     ) -> None:
         """Read one more crop at points (K, 2), shares of it; NaN where it does not show a landmark.
 

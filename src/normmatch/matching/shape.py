@@ -71,8 +71,12 @@ def make_shape(
     part = smooth(mean[anchors], mean, mean.mean(0), scale)  # (A, K)
     rows = np.zeros((len(both), 2 * landmarks))
     rows[: len(anchors), :landmarks] = rows[len(anchors) :, landmarks:] = part
-    variance = np.tile(np.diag(smooth(mean, mean, mean.mean(0), scale)) if landmarks <= ANCHORS else
-                       BEND**2 + (SHIFT * scale) ** 2 + (STRETCH * scale) ** 2 * ((mean - mean.mean(0)) ** 2).sum(1), 2)
+    variance = np.tile(
+        np.diag(smooth(mean, mean, mean.mean(0), scale))
+        if landmarks <= ANCHORS
+        else BEND**2 + (SHIFT * scale) ** 2 + (STRETCH * scale) ** 2 * ((mean - mean.mean(0)) ** 2).sum(1),
+        2,
+    )
     if references > 1:
         off = np.where(seen[..., None], places - mean, 0.0).transpose(0, 2, 1).reshape(references, -1)  # (R, 2K)
         weight = references / (references + trust)
@@ -193,7 +197,9 @@ def add_template(places: np.ndarray, side: int = SIDE) -> np.ndarray:
     middle = np.concatenate([mean[seen.any(0)], grid]).mean(0)
     bent = []
     for place, ok in zip(places, seen, strict=True):
-        chosen = np.flatnonzero(ok)[np.linspace(0, max(ok.sum() - 1, 0), min(int(ok.sum()), ANCHORS)).round().astype(int)]
+        chosen = np.flatnonzero(ok)[
+            np.linspace(0, max(ok.sum() - 1, 0), min(int(ok.sum()), ANCHORS)).round().astype(int)
+        ]
         among = smooth(mean[chosen], mean[chosen], middle) + SLACK**2 * np.eye(len(chosen))
         moves = smooth(grid, mean[chosen], middle) @ np.linalg.solve(among, place[chosen] - mean[chosen])
         bent.append(grid + moves)
