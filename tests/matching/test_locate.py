@@ -11,6 +11,8 @@ from normmatch.errors import NormMatchError
 from normmatch.matching.locate import Reference, locate, locate_many
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
+FAKE = FakeEncoder()
+
 
 def test_in_the_same_photograph_points_are_where_they_were() -> None:
     image, places = photograph(0), points(0, 40)

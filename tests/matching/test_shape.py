@@ -29,7 +29,7 @@ def test_clear_maps_are_followed() -> None:
 
 def test_a_landmark_that_the_picture_does_not_show_follows_the_others() -> None:
     mean = figure(1)
-    true = mean + (0.08, 0.05)
+    true = mean + np.array((0.08, 0.05))
     logs = peaks(true)
     logs[3] = -np.log(len(GRID))
     found = decide(logs, GRID, make_shape(mean[None]))

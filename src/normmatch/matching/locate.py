@@ -34,6 +34,7 @@ from normmatch.matching.looks import (
 )
 from normmatch.matching.references import Cells
 from normmatch.matching.shape import Decision
+from normmatch.matching.turned import TURNINGS, Turned, Turntable, angle_between
 from normmatch.photographs.views import MAX_POINTS, load_image
 
 SIZE = 378  # pixels a side of a first look
@@ -87,6 +88,9 @@ def locate_many(
     encoder: Encoder,
     looks: Literal[1, 2] = 2,
     learn: bool = True,
+    turned: bool = False,
+    mirrored: bool = False,
+    flip: Sequence[int] | None = None,
 ) -> Iterator[Located]:
     """Find the landmarks of annotated photographs in many others, one after the other.
 
@@ -97,10 +101,13 @@ def locate_many(
         encoder: what runs the network, such as a `Matcher`'s backend.
         looks: 2 looks at each landmark's surroundings once more, in more detail; 1 is faster.
         learn: with fewer than ten references some of the images, if they are a sequence, teach how the landmarks look.
+        turned: the things lie any way round; takes eight first looks more for each image.
+        mirrored: they may be seen from the other side; twice as many.
+        flip: the number that each landmark has in a mirrored thing, where left and right exchange their names.
     """
-    fitted = Landmarks(references, encoder, looks)
+    fitted = Landmarks(references, encoder, looks, turned, mirrored, flip)
     pairs = zip(images, repeat(None) if boxes is None else boxes, strict=boxes is not None)
-    if learn and isinstance(images, Sequence) and len(images) > 2:
+    if learn and not (turned or mirrored) and isinstance(images, Sequence) and len(images) > 2:
         given = [None] * len(images) if boxes is None else list(boxes)
         if len(given) != len(images):
             raise InputError(f"There are {len(images)} images and {len(given)} boxes; expected as many of each.")
@@ -114,14 +121,23 @@ def locate_many(
 class Landmarks:
     """What references say of their landmarks, ready to find them."""
 
-    def __init__(self, references: Sequence[Reference], encoder: Encoder, looks: Literal[1, 2] = 2) -> None:
+    def __init__(
+        self,
+        references: Sequence[Reference],
+        encoder: Encoder,
+        looks: Literal[1, 2] = 2,
+        turned: bool = False,
+        mirrored: bool = False,
+        flip: Sequence[int] | None = None,
+    ) -> None:
         if looks not in (1, 2):
             raise InputError(f"looks is {looks!r}; expected 1 or 2.")
-        self.encoder = encoder
+        self.encoder, self.turnings, self.sides = encoder, TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
         self.images, self.points, self.given = _checked(references)
         self.drawn = all(box is not None for box in self.given)
         self.close = [_box_of(points, image) for points, image in zip(self.points, self.images, strict=True)]
         self.boxed = [box or close for box, close in zip(self.given, self.close, strict=True)]
+        self.flip = _checked_flip(flip, len(self.points[0]))
         self._first: dict[str, FirstLook] = {}
         self._cells: dict[str, list[Cells]] = {}
         self._pool: dict[str, list[Cells]] = {}
@@ -161,8 +177,37 @@ class Landmarks:
         """The landmarks in one photograph; without a box the object is searched for in the whole of it."""
         array = load_image(image, name)
         kind, whole = self._kind(box), _checked_box(box, array, name)
+        if len(self.turnings) + len(self.sides) > 2:
+            return self._upright(self._turn(array, whole), whole)
         if kind == "whole":
             kind, whole = "close", self._found_box(array, self._see(array, whole))
+        return self._look(array, whole, kind)
+
+    def _turn(self, image: np.ndarray, box: Box) -> Turned:
+        """The turning, and the side, at which the landmarks look most like the references'."""
+        table, model = Turntable(image, box), self._model("whole")
+        best, most = table.turn(0), -np.inf
+        for mirrored in self.sides:
+            for turning in self.turnings:
+                view = table.turn(turning, mirrored, SIZE)
+                cells = self._see(view.image, _whole(view.image))
+                places = model.read(cells)[1].mean[: model.landmarks]
+                strength = _strength(model, cells, places)
+                if strength.mean() > most:
+                    rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
+                    most, best = strength.mean(), table.turn(turning - rest * (len(self.turnings) > 1), mirrored)
+        return best
+
+    def _upright(self, view: Turned, whole: Box) -> Located:
+        """Both looks at a turned photograph, and back."""
+        box = self._found_box(view.image, self._see(view.image, _whole(view.image)))
+        found = self._look(view.image, box, "close")
+        order = self.flip if view.mirrored else np.arange(len(self.flip))
+        points, spread = view.back(found.keypoints), found.spread * view.scale
+        return Located(points[order], found.scores[order], found.visible[order], spread[order], whole)
+
+    def _look(self, array: np.ndarray, whole: Box, kind: str) -> Located:
+        """Both looks at an upright thing."""
         cells = self._see(array, whole)
         model = self._model(kind)
         logs, decision = model.read(cells)
@@ -233,6 +278,13 @@ def _calibrated(mass: np.ndarray, strength: np.ndarray, constants: tuple[float, 
     constant, certain, own, all_together = constants
     logit = constant + certain * np.log(mass / (1 - mass)) + own * strength + all_together * strength.mean()
     return 1 / (1 + np.exp(-logit))
+
+
+def _checked_flip(flip: Sequence[int] | None, landmarks: int) -> np.ndarray:
+    order = np.arange(landmarks) if flip is None else np.asarray(flip)
+    if sorted(order.tolist()) != list(range(landmarks)):
+        raise InputError(f"flip is {flip!r}; expected each of the numbers 0 to {landmarks - 1} once.")
+    return order
 
 
 def _checked(references: Sequence[Reference]) -> tuple[list[np.ndarray], list[np.ndarray], list[Box | None]]:
