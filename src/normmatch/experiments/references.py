@@ -76,6 +76,38 @@ def errors(found: Sequence[Located], queries: Sequence[Photograph]) -> np.ndarra
     return np.stack([np.linalg.norm(one.keypoints - query.points, axis=1) / query.size for one, query in pairs])
 
 
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What came of one draw of references."""
+
+    within: list[float]  # per cent of the landmarks within each of WITHIN
+    off: np.ndarray  # (n,) errors of all landmarks that are there
+    scores: np.ndarray  # (n,)
+    radius: np.ndarray  # (n,) shares of the landmarks' box
+    seconds: float  # a photograph, of all cores' time
+
+
+def one_draw(
+    photographs: Sequence[Photograph], encoder: Remembered, count: int, seed: int, given: argparse.Namespace
+) -> Draw:
+    """Some seeded references, and some others in which their landmarks are found."""
+    order = np.random.default_rng(seed).permutation(len(photographs))[: count + given.queries]
+    chosen, asked = ([photographs[i] for i in part] for part in np.split(order, [count]))
+    boxes = [None if given.whole else one.box() for one in chosen + asked]
+    references = [Reference(one.file, one.points, box) for one, box in zip(chosen, boxes, strict=False)]
+    files = [one.file for one in asked]
+    start = time.process_time()
+    options = {"looks": given.looks, "learn": not given.alone, "turned": given.turned}
+    found = list(locate_many(references, files, boxes[count:], encoder=encoder, **options))
+    seconds = (time.process_time() - start) / len(asked)
+    off = errors(found, asked)
+    seen = np.isfinite(off)
+    scores = np.stack([one.scores for one in found])
+    radius = np.stack([one.spread / other.size for one, other in zip(found, asked, strict=True)])
+    within = [100 * float((off[seen] <= share).mean()) for share in WITHIN]
+    return Draw(within, off[seen], scores[seen], radius[seen], seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
@@ -85,6 +117,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="of the landmarks")
     parser.add_argument("--looks", type=int, default=2, choices=(1, 2))
     parser.add_argument("--whole", action="store_true", help="whole photographs, no boxes")
+    parser.add_argument("--turned", action="store_true", help="take it that they lie any way round")
     parser.add_argument("--alone", action="store_true", help="unlabelled photographs do not teach")
     parser.add_argument("--weights", default="small")
     parser.add_argument("--cache", type=Path, help="a folder for what the encoder says")
@@ -93,29 +126,13 @@ def main() -> None:
     photographs = read(given.file, given.every)
     encoder = Remembered(TorchBackend(given.weights, "auto", "auto", False), given.cache)
     for count in map(int, given.references.split(",")):
-        rows, kept, seconds = [], [], 0.0
-        for seed in range(given.draws):
-            order = np.random.default_rng(seed).permutation(len(photographs))[: count + given.queries]
-            chosen, asked = ([photographs[i] for i in part] for part in np.split(order, [count]))
-            boxes = [None if given.whole else one.box() for one in chosen + asked]
-            references = [Reference(one.file, one.points, box) for one, box in zip(chosen, boxes, strict=False)]
-            start = time.perf_counter()
-            found = list(
-                locate_many(references, [one.file for one in asked], boxes[count:], encoder=encoder,
-                            looks=given.looks, learn=not given.alone)
-            )  # fmt: skip
-            seconds += (time.perf_counter() - start) / len(asked) / given.draws
-            off = errors(found, asked)
-            seen = np.isfinite(off)
-            rows.append([100 * (off[seen] <= within).mean() for within in WITHIN])
-            scores, spread = np.stack([one.scores for one in found]), np.stack([one.spread for one in found])
-            kept.append((off[seen], scores[seen], (spread / np.array([[one.size] for one in asked]))[seen]))
-        mean, spread = np.mean(rows, 0), np.std(rows, 0)
-        off, scores, radius = (np.concatenate(part) for part in zip(*kept, strict=True))
-        text = "  ".join(f"{m:5.1f} ±{s:4.1f}" for m, s in zip(mean, spread, strict=True))
-        print(
-            f"{count:3d} references  {text}  {figures(off, scores, radius)}  {seconds:.2f} s a photograph", flush=True
-        )
+        draws = [one_draw(photographs, encoder, count, seed, given) for seed in range(given.draws)]
+        rows = np.array([draw.within for draw in draws])
+        pairs = zip(rows.mean(0), rows.std(0), strict=True)
+        off, scores, radius = (np.concatenate([getattr(d, key) for d in draws]) for key in ("off", "scores", "radius"))
+        seconds = np.mean([draw.seconds for draw in draws])
+        text = "  ".join(f"{mean:5.1f} ±{spread:4.1f}" for mean, spread in pairs)
+        print(f"{count:3d} references  {text}  {figures(off, scores, radius)}  {seconds:.2f} s", flush=True)
         if given.save:
             np.savez(given.save.with_stem(f"{given.save.stem}-{count}"), off=off, scores=scores, radius=radius)
 

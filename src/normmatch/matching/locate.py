@@ -48,6 +48,7 @@ WITHIN = 0.1  # of the object: what a score is the probability of
 SCORE = (-4.79, 0.11, 4.3, 3.54)
 VISIBLE = (-2.12, -0.09, 1.9, 3.58)
 WIDER = 1.8  # a radius by the decision alone is too small
+TELLING, LEFT_OUT = 3, 8  # references from which on their own photographs calibrate, and how many of them do
 SMALLEST = 0.25  # of the crop's longer side: an object is not taken to be smaller
 
 
@@ -106,6 +107,7 @@ def locate_many(
         flip: the number that each landmark has in a mirrored thing, where left and right exchange their names.
     """
     fitted = Landmarks(references, encoder, looks, turned, mirrored, flip)
+    fitted.calibrate()
     pairs = zip(images, repeat(None) if boxes is None else boxes, strict=boxes is not None)
     if learn and not (turned or mirrored) and isinstance(images, Sequence) and len(images) > 2:
         given = [None] * len(images) if boxes is None else list(boxes)
@@ -142,7 +144,7 @@ class Landmarks:
         self._cells: dict[str, list[Cells]] = {}
         self._pool: dict[str, list[Cells]] = {}
         self._seen: dict[bytes, Cells] = {}  # crops that teach
-        self.learning = False
+        self.learning, self.shift = False, 0.0
         sizes = [_size(points, box) for points, box in zip(self.points, self.boxed, strict=True)]
         self.second: SecondLook | None = fit_second(encoder, self.images, self.points, sizes) if looks == 2 else None
 
@@ -161,6 +163,32 @@ class Landmarks:
         self._pool = pool
         self._first.pop("close", None)
         self.learning = False
+
+    def calibrate(self) -> None:
+        """Shift the scores to how often each reference's landmarks are found by the others, where there are three.
+
+        The shift s of all logits is what is likeliest, with a prior N(0, 1) that keeps it small where little is known.
+        """
+        if len(self.images) < TELLING:
+            return
+        kind = "drawn" if self.drawn else "close"
+        self._model(kind)
+        boxes = self.boxed if self.drawn else self.close
+        logits, right = [], []
+        for left_out in range(min(len(boxes), LEFT_OUT)):
+            rest = [i for i in range(len(boxes)) if i != left_out]
+            places = np.stack([into(self.points[i], boxes[i]) for i in rest])
+            model = fit_first([self._cells[kind][i] for i in rest], places)
+            cells, box = self._cells[kind][left_out], boxes[left_out]
+            decision = model.read(cells)[1]
+            mean = decision.mean[: model.landmarks]
+            found, size = back(mean, box), _size(self.points[left_out], box)
+            off = np.linalg.norm(found - self.points[left_out], axis=1)
+            known = np.isfinite(off) & model.filters.known[: model.landmarks]
+            mass, strength = _mass(decision, cells.grid, found, box, size), _strength(model, cells, mean)
+            logits.append(_logits(mass, strength, SCORE)[known])
+            right.append(off[known] <= WITHIN * size)
+        self.shift = _likeliest_shift(np.concatenate(logits), np.concatenate(right))
 
     def _see(self, image: np.ndarray, box: Box) -> Cells:
         """A crop as the encoder sees it; those that teach are not encoded again when they are located."""
@@ -214,12 +242,18 @@ class Landmarks:
         first = decision.mean[: model.landmarks]
         size = _size(back(first, whole), whole)
         strength = _strength(model, cells, first)
-        if self.second is None:
-            return _result(decision, cells.grid, model.landmarks, decision, cells.grid, whole, size, strength)
-        crops = self.second.boxes(back(first, whole), size)
-        seen = encode(self.encoder, [cut(array, crop, SIDE) for crop in crops])
-        found, places, _ = self.second.read(seen, crops, logs, decision, model.shape, cells, whole)
-        return _result(found, places, model.landmarks, decision, cells.grid, whole, size, strength)
+        found, places = decision, cells.grid
+        if self.second is not None:
+            crops = self.second.boxes(back(first, whole), size)
+            seen = encode(self.encoder, [cut(array, crop, SIDE) for crop in crops])
+            found, places = self.second.read(seen, crops, logs, decision, model.shape, cells, whole)
+        keypoints = back(found.mean[: model.landmarks], whole)  # (K, 2)
+        mass = _mass(decision, cells.grid, keypoints, whole, size)
+        scores = _sigmoid(_logits(mass, strength, SCORE) + self.shift)
+        visible = np.maximum(scores, _sigmoid(_logits(mass, strength, VISIBLE)))
+        apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)  # (K, P)
+        radius = WIDER * _radius(apart, found.probability[: model.landmarks])
+        return Located(keypoints, scores, visible, radius, whole)
 
     def _kind(self, box: Any) -> str:
         """How a photograph is cropped, and so the references that it is compared with."""
@@ -251,18 +285,10 @@ def _strength(model: FirstLook, cells: Cells, places: np.ndarray) -> np.ndarray:
     return np.where(near <= 0.05**2, answers, -np.inf).max(1, initial=-1.0)
 
 
-def _result(
-    found: Decision, places: np.ndarray, landmarks: int, first: Decision, grid: np.ndarray, whole: Box, size: float,
-    strength: np.ndarray,
-) -> Located:  # fmt: skip
-    keypoints = back(found.mean[:landmarks], whole)  # (K, 2)
-    apart = np.linalg.norm(back(grid, whole) - keypoints[:, None], axis=2)  # (K, P) of the first look
-    mass = (first.probability[:landmarks] * (apart <= WITHIN * size)).sum(1)
-    scores = _calibrated(mass, strength, SCORE)
-    visible = np.maximum(scores, _calibrated(mass, strength, VISIBLE))
-    apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)
-    radius = WIDER * _radius(apart, found.probability[:landmarks])
-    return Located(keypoints, scores, visible, radius, whole)
+def _mass(decision: Decision, grid: np.ndarray, points: np.ndarray, whole: Box, size: float) -> np.ndarray:
+    """(K,) of a first look's probability, the share within a tenth of the object around points (K, 2)."""
+    apart = np.linalg.norm(back(grid, whole) - points[:, None], axis=2)  # (K, P)
+    return (decision.probability[: len(points)] * (apart <= WITHIN * size)).sum(1)
 
 
 def _radius(apart: np.ndarray, probability: np.ndarray) -> np.ndarray:
@@ -272,12 +298,24 @@ def _radius(apart: np.ndarray, probability: np.ndarray) -> np.ndarray:
     return np.take_along_axis(np.take_along_axis(apart, order, 1), held.argmax(1)[:, None], 1)[:, 0]
 
 
-def _calibrated(mass: np.ndarray, strength: np.ndarray, constants: tuple[float, ...]) -> np.ndarray:
-    """Probabilities (K,) by logistic regression."""
+def _logits(mass: np.ndarray, strength: np.ndarray, constants: tuple[float, ...]) -> np.ndarray:
+    """(K,) of the probabilities."""
     mass, strength = mass.clip(0.01, 0.99), strength.clip(-0.5, 1.5)
     constant, certain, own, all_together = constants
-    logit = constant + certain * np.log(mass / (1 - mass)) + own * strength + all_together * strength.mean()
-    return 1 / (1 + np.exp(-logit))
+    return constant + certain * np.log(mass / (1 - mass)) + own * strength + all_together * strength.mean()
+
+
+def _likeliest_shift(logits: np.ndarray, right: np.ndarray) -> float:
+    """By Newton's method; landmarks of one photograph go wrong together, so they count for less than as many others."""
+    shift, weight = 0.0, 1 / np.sqrt(max(len(right) / TELLING, 1))
+    for _ in range(20):
+        share = _sigmoid(logits + shift)
+        shift += (weight * (right - share).sum() - shift) / (weight * (share * (1 - share)).sum() + 1)
+    return float(shift)
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
 
 
 def _checked_flip(flip: Sequence[int] | None, landmarks: int) -> np.ndarray:

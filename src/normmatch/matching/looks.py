@@ -140,25 +140,22 @@ class SecondLook:
     def read(
         self, cells: Sequence[Cells], boxes: Sequence[Box], first: np.ndarray, decision: Decision, shape: Shape,
         grid: Cells, whole: Box,
-    ) -> tuple[Decision, np.ndarray, np.ndarray]:  # fmt: skip
+    ) -> tuple[Decision, np.ndarray]:  # fmt: skip
         """Both looks together, decided once more by shape, in shares of the first look's crop `whole`.
 
         Returns:
-            the decision, the places (K, P, 2) it is about, and the answer (K,) of each landmark at its place.
+            the decision, and the places (K, P, 2) it is about.
         """
         landmarks = len(self.filters.known)
         count = FINE**2 * len(cells[0].features)
         logs, places = np.zeros((landmarks, count)), np.zeros((landmarks, count, 2))
-        answers = np.zeros((landmarks, count))
         for crop, box, group in zip(cells, boxes, self.groups, strict=True):
-            fine, answers[group] = _finer(crop, self.filters.answer(crop)[group])
-            logs[group] = log_likelihood(answers[group], self.filters.known[group], SHARP)
+            fine, answers = _finer(crop, self.filters.answer(crop)[group])
+            logs[group] = log_likelihood(answers, self.filters.known[group], SHARP)
             places[group] = into(back(fine, box), whole)
         logs += FIRST * _interpolated(first[:landmarks], grid, places)
         shape = given_template(shape, decision, landmarks) if len(shape.mean) > landmarks else shape
-        found = decide(logs, places, shape)
-        nearest = ((places - found.mean[:, None]) ** 2).sum(2).argmin(1)
-        return found, places, answers[np.arange(landmarks), nearest]
+        return decide(logs, places, shape), places
 
 
 def fit_second(
