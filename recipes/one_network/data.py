@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from normmatch.model.delaunay import delaunay
+from normmatch.geometry import delaunay
 from settings import FOLDS, Settings
 
 STORED = 420  # pixels a side of a picture in memory

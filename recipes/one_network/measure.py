@@ -35,7 +35,7 @@ from closed_form import read_with_references, unit_maps
 from data import MOST_NAMES, Objects, affine, plain, read_objects, read_pictures, render, shown_points, warp_points
 from network import MATCHED, Encoding, OneNetwork, cell_centers, pick, read
 from normmatch.model.backbone import Features
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from normmatch.model.sampling import node_features
 from settings import FOLDS, Settings
 

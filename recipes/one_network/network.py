@@ -25,7 +25,7 @@ from torch import Tensor, nn
 import tuning
 from normmatch.config import PRESETS
 from normmatch.model.backbone import Features, TimmBackbone
-from normmatch.model.matcher import NormMatch
+from normmatch.model.network import NormMatch
 from settings import Settings
 
 MATCHED = (8, 11)  # the blocks that the matching head reads, counted from 0

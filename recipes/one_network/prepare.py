@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from normmatch.data import pascal_voc, spair
-from normmatch.data.pairs import AnnotatedObject
+from normmatch.annotations import Annotation
+from normmatch.datasets import pascal_voc, spair
 from settings import FOLDS
 
 LONGEST = 420  # pixels of the longer side: enough for trainings at 378
@@ -73,7 +73,7 @@ def record(
     }
 
 
-def from_benchmark(dataset: str, item: AnnotatedObject, longer: float) -> tuple[dict[str, Any], bytes]:
+def from_benchmark(dataset: str, item: Annotation, longer: float) -> tuple[dict[str, Any], bytes]:
     """An object of SPair-71k (the whole photograph) or of PascalVOC (its box with a margin)."""
     with Image.open(item.image) as file:
         image = file.convert("RGB")
@@ -85,7 +85,7 @@ def from_benchmark(dataset: str, item: AnnotatedObject, longer: float) -> tuple[
     return record(dataset, item.label, item.image.stem, points, crop, longer), encode(image, crop)
 
 
-def spair_longer(item: AnnotatedObject) -> float:
+def spair_longer(item: Annotation) -> float:
     """The longer side of the object's box, by which PCK is measured."""
     file = item.image.parents[2] / "ImageAnnotation" / item.label / f"{item.image.stem}.json"
     left, top, right, bottom = json.loads(file.read_bytes())["bndbox"]

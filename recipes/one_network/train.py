@@ -23,7 +23,7 @@ from data import Batches, chosen, read_objects, read_pictures, render
 from losses import locating_loss
 from network import OneNetwork, pick
 from normmatch.config import LossConfig
-from normmatch.losses import MatchingLoss
+from normmatch.training.losses import MatchingLoss
 from settings import Settings
 
 LOG_EVERY = 50
