@@ -147,10 +147,10 @@ def shown_points(
 ) -> Batch:
     """What the matching head sees of pairs (P, 2): shared points, perhaps some others, in an order of their own each.
 
-    Returns keypoints (P, N, 2) as shares of the image, masks (P, N), graphs (P, N, N), and matches0 (P, N).
+    Returns keypoints (P, N, 2) as shares of the image, masks (P, N), graphs (P, N, N), and gt_matches0 (P, N).
     """
     count, n = len(pairs), MOST_SHOWN
-    result: Batch = {"matches0": np.full((count, n), -1)}
+    result: Batch = {"gt_matches0": np.full((count, n), -1)}
     for side in "01":
         result[f"keypoints{side}"] = np.zeros((count, n, 2), np.float32)
         result[f"mask{side}"] = np.zeros((count, n), bool)
@@ -168,7 +168,7 @@ def shown_points(
             if k > 1:
                 result[f"adjacency{side}"][p, :k, :k] = delaunay(points)
         both = (place >= 0).all(0) & shared
-        result["matches0"][p, place[0, both]] = place[1, both]
+        result["gt_matches0"][p, place[0, both]] = place[1, both]
     return result
 
 

@@ -196,7 +196,7 @@ def match_accuracy(encoded: Encoded, pairs: np.ndarray) -> tuple[np.ndarray, np.
             nodes1 = node_features(two.maps, part["keypoints1"], two.size).float()
             similarity = F.normalize(nodes0, dim=-1) @ F.normalize(nodes1, dim=-1).mT
             found.append(similarity.masked_fill(~part["mask1"].unsqueeze(1), -2).argmax(-1))
-    truth = points["matches0"]
+    truth = points["gt_matches0"]
     right = (torch.cat(found) == truth) & (truth >= 0)
     return right.sum(1).cpu().numpy(), (truth >= 0).sum(1).cpu().numpy()
 

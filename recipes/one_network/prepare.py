@@ -82,12 +82,12 @@ def from_benchmark(dataset: str, item: Annotation, longer: float) -> tuple[dict[
         x, y, width, height = item.box
         crop = with_margin((x, y, x + width, y + height), VOC_MARGIN, image.size)
     points = {name: (float(x), float(y)) for name, (x, y) in zip(item.names, item.keypoints, strict=True)}
-    return record(dataset, item.label, item.image.stem, points, crop, longer), encode(image, crop)
+    return record(dataset, item.label, item.path.stem, points, crop, longer), encode(image, crop)
 
 
 def spair_longer(item: Annotation) -> float:
     """The longer side of the object's box, by which PCK is measured."""
-    file = item.image.parents[2] / "ImageAnnotation" / item.label / f"{item.image.stem}.json"
+    file = item.path.parents[2] / "ImageAnnotation" / item.label / f"{item.path.stem}.json"
     left, top, right, bottom = json.loads(file.read_bytes())["bndbox"]
     return float(max(right - left, bottom - top))
 
@@ -150,10 +150,10 @@ def main() -> None:
     args = parser.parse_args()
 
     voc = pascal_voc.load(args.voc, val_share=0).splits
-    barred = set(args.spair_test_images.read_text().split()) | {item.image.stem for item in voc["test"].objects}
+    barred = set(args.spair_test_images.read_text().split()) | {item.path.stem for item in voc["test"].objects}
     sources = [("spair", item, spair_longer(item)) for item in spair.load(args.spair).splits["train"].objects]
     sources += [("voc", item, max(item.box[2:])) for item in voc["train"].objects if item.box and len(item.names) > 1]
-    clean = [source for source in sources if source[1].image.stem not in barred]
+    clean = [source for source in sources if source[1].path.stem not in barred]
     found = [from_benchmark(*source) for source in clean]
     held = held_photographs([item for item, _ in found], args.seed)
     for item, _ in found:

@@ -55,9 +55,9 @@ def test_shown_points_keep_their_partners_in_any_order() -> None:
     pairs = np.array([[0, 4], [0, 1]])
     shown = shown_points(objects.xy, objects.known, pairs, np.array([True, False]), 0.5, np.random.default_rng(0))
     shared = (objects.known[0] & objects.known[4]).sum()
-    assert (shown["matches0"][0] >= 0).sum() == shared
-    assert (shown["matches0"][1] >= 0).sum() == 0
-    for i, j in enumerate(shown["matches0"][0]):
+    assert (shown["gt_matches0"][0] >= 0).sum() == shared
+    assert (shown["gt_matches0"][1] >= 0).sum() == 0
+    for i, j in enumerate(shown["gt_matches0"][0]):
         if j >= 0:
             column = np.flatnonzero((objects.xy[0] == shown["keypoints0"][0, i]).all(1))[0]
             np.testing.assert_array_equal(objects.xy[4, column], shown["keypoints1"][0, j])
