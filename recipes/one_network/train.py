@@ -83,7 +83,7 @@ class Training:
 
     def losses(self, image: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         s, network = self.settings, self.network
-        points = {key: batch[key] for key in batch if key[:-1] in ("keypoints", "mask", "adjacency", "matches")}
+        points = {key: batch[key] for key in batch if key[:-1] in ("keypoints", "mask", "adjacency", "gt_matches")}
         points |= {key: points[key] * s.size for key in ("keypoints0", "keypoints1")}
         with torch.autocast(self.device.type, torch.bfloat16):
             encoding = network(image)

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from normmatch.matching.decoding import Result, decode
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
+    from normmatch.matching.locate import Located
     from normmatch.model.network import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
@@ -164,6 +165,21 @@ class Matcher:
             found = self.match_crops([(crops[i], crops[j]) for i, j in chunk], **options)
             results.update(zip(chunk, found, strict=True))
         return results
+
+    def locate(
+        self, image0: Any, image1: Any, keypoints0: Any, *, box0: Any = None, box1: Any = None, looks: Literal[1, 2] = 2
+    ) -> "Located":
+        """Find the points of one image in another, where none are given; arguments as of `match`, see `locate.py`."""
+        return next(self.locate_many([(image0, keypoints0, box0)], [image1], [box1], looks=looks))
+
+    def locate_many(
+        self, references: Iterable[tuple[Any, ...]], images: Iterable[Any], boxes: Iterable[Any] | None = None,
+        **options: Any,
+    ) -> "Iterator[Located]":  # fmt: skip
+        """Find the landmarks of a few images (image, keypoints, box) in many; options are those of `locate.py`."""
+        from normmatch.matching.locate import Reference, locate_many
+
+        return locate_many([Reference(*item) for item in references], images, boxes, encoder=self.backend, **options)
 
     def crop(self, image: Any, keypoints: Any, box: Any = None, name: str = "image") -> CropWithKeypoints:
         """An image with its keypoints as the network takes them; arguments as of `match`, `name` is for messages."""
