@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from normmatch.matching.locate import MARGIN, Located, Reference, locate_many
+from normmatch.matching.given import MARGIN, Reference
+from normmatch.matching.locate import Located, locate_many
 from normmatch.photographs.points import read_points
 from normmatch.photographs.torch_backend import TorchBackend
 
