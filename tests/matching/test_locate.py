@@ -1,5 +1,7 @@
 """Landmarks of one photograph, found in others."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from PIL import Image
 
 from normmatch.errors import NormMatchError
-from normmatch.matching.locate import Reference, locate, locate_many
+from normmatch.matching.locate import Landmarks, Reference, locate, locate_many
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
 FAKE = FakeEncoder()
@@ -141,3 +143,18 @@ def test_a_mistake_is_one_sentence(wrong: Callable[[], Any], says: str) -> None:
         wrong()
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_references_calibrate_each_other() -> None:
+    """Where references never find each other's landmarks, scores fall; where they always do, they rise."""
+    places = points(12, 6)
+    alike = Landmarks([Reference(photograph(12), places)] * 3, FakeEncoder(), 1)
+    strange = Landmarks([Reference(photograph(20 + i), points(20 + i, 6)) for i in range(3)], FakeEncoder(), 1)
+    alike.calibrate()
+    strange.calibrate()
+    assert alike.shift > 0 > strange.shift
+
+
+def test_nothing_here_needs_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import normmatch.matching.locate"
+    subprocess.run([sys.executable, "-c", code], check=True)

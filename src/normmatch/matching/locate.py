@@ -17,8 +17,20 @@ from typing import Any, Literal
 import numpy as np
 
 from normmatch.errors import InputError
-from normmatch.geometry import MAX_POINTS, clip_box
-from normmatch.io import as_array, load_image
+from normmatch.io import load_image
+from normmatch.matching.certainty import (
+    SCORE,
+    VISIBLE,
+    WIDER,
+    WITHIN,
+    likeliest_shift,
+    logits_of,
+    mass_near,
+    radius_of,
+    sigmoid,
+    strength_of,
+)
+from normmatch.matching.given import Reference, box_of, check_box, check_flip, check_references, size_of, whole_box
 from normmatch.matching.looks import (
     SIDE,
     Box,
@@ -33,31 +45,12 @@ from normmatch.matching.looks import (
     into,
 )
 from normmatch.matching.references import Cells
-from normmatch.matching.shape import Decision
 from normmatch.matching.turned import TURNINGS, Turned, Turntable, angle_between
 
 SIZE = 378  # pixels a side of a first look
-MARGIN = 0.15  # around the landmarks' box, on each side
 WIDE = 3.0  # in a whole photograph things are shifted and scaled so much more than in a box
-POOL = 40  # photographs without labels that teach, where there are few references: 60 gained 2 points more than 20
-WITHIN = 0.1  # of the object: what a score is the probability of
-# Logistic regressions on the share of the first look's probability within a tenth (its logit), and on how much a place
-# looks like the references' landmark, its own and the mean of all. Fitted on crops of SPair-71k's trn photographs with
-# 1, 3 and 5 references, half as many crops of other classes and noise, where every landmark is absent.
-SCORE = (-4.79, 0.11, 4.3, 3.54)
-VISIBLE = (-2.12, -0.09, 1.9, 3.58)
-WIDER = 1.8  # a radius by the decision alone is too small
 TELLING, LEFT_OUT = 3, 8  # references from which on their own photographs calibrate, and how many of them do
-SMALLEST = 0.25  # of the crop's longer side: an object is not taken to be smaller
-
-
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """An annotated photograph: a path, a PIL image, an array or a tensor, as `load_image` takes it."""
-
-    image: Any
-    keypoints: Any  # (K, 2) xy in pixels, the same landmarks in every reference; NaN where one is not shown
-    box: Any = None  # xmin, ymin, width and height of the object in pixels
+POOL = 40  # photographs without labels that teach, where there are few references: 60 gained 2 points more than 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +127,17 @@ class Landmarks:
         if looks not in (1, 2):
             raise InputError(f"looks is {looks!r}; expected 1 or 2.")
         self.encoder, self.turnings, self.sides = encoder, TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
-        self.images, self.points, self.given = _checked(references)
+        self.images, self.points, self.given = check_references(references)
         self.drawn = all(box is not None for box in self.given)
-        self.close = [_box_of(points, image) for points, image in zip(self.points, self.images, strict=True)]
+        self.close = [box_of(points, image) for points, image in zip(self.points, self.images, strict=True)]
         self.boxed = [box or close for box, close in zip(self.given, self.close, strict=True)]
-        self.flip = _checked_flip(flip, len(self.points[0]))
+        self.flip = check_flip(flip, len(self.points[0]))
         self._first: dict[str, FirstLook] = {}
         self._cells: dict[str, list[Cells]] = {}
         self._pool: dict[str, list[Cells]] = {}
         self._seen: dict[bytes, Cells] = {}  # crops that teach
         self.learning, self.shift = False, 0.0
-        sizes = [_size(points, box) for points, box in zip(self.points, self.boxed, strict=True)]
+        sizes = [size_of(points, box) for points, box in zip(self.points, self.boxed, strict=True)]
         self.second: SecondLook | None = fit_second(encoder, self.images, self.points, sizes) if looks == 2 else None
 
     def learn(self, images: Sequence[Any], boxes: Sequence[Any]) -> None:
@@ -154,7 +147,7 @@ class Landmarks:
         loaded = [(load_image(image, f"image {i}"), box) for i, image, box in zip(count(), images, boxes, strict=False)]
         for i, (image, box) in enumerate(loaded):
             kind = self._kind(box)
-            pool[kind].append(self._see(image, _checked_box(box, image, f"image {i}")))
+            pool[kind].append(self._see(image, check_box(box, image, f"image {i}")))
         self._pool, self._first = {"whole": pool["whole"]}, {}
         searched = [image for image, box in loaded if box is None]
         for image, cells in zip(searched, pool["whole"], strict=True):
@@ -181,13 +174,13 @@ class Landmarks:
             cells, box = self._cells[kind][left_out], boxes[left_out]
             decision = model.read(cells)[1]
             mean = decision.mean[: model.landmarks]
-            found, size = back(mean, box), _size(self.points[left_out], box)
+            found, size = back(mean, box), size_of(self.points[left_out], box)
             off = np.linalg.norm(found - self.points[left_out], axis=1)
             known = np.isfinite(off) & model.filters.known[: model.landmarks]
-            mass, strength = _mass(decision, cells.grid, found, box, size), _strength(model, cells, mean)
-            logits.append(_logits(mass, strength, SCORE)[known])
+            mass, strength = mass_near(decision, cells.grid, found, box, size), strength_of(model, cells, mean)
+            logits.append(logits_of(mass, strength, SCORE)[known])
             right.append(off[known] <= WITHIN * size)
-        self.shift = _likeliest_shift(np.concatenate(logits), np.concatenate(right))
+        self.shift = likeliest_shift(np.concatenate(logits), np.concatenate(right))
 
     def _see(self, image: np.ndarray, box: Box) -> Cells:
         """A crop as the encoder sees it; those that teach are not encoded again when they are located."""
@@ -203,7 +196,7 @@ class Landmarks:
     def locate(self, image: Any, box: Any = None, name: str = "image") -> Located:
         """The landmarks in one photograph; without a box the object is searched for in the whole of it."""
         array = load_image(image, name)
-        kind, whole = self._kind(box), _checked_box(box, array, name)
+        kind, whole = self._kind(box), check_box(box, array, name)
         if len(self.turnings) + len(self.sides) > 2:
             return self._upright(self._turn(array, whole), whole)
         if kind == "whole":
@@ -217,9 +210,9 @@ class Landmarks:
         for mirrored in self.sides:
             for turning in self.turnings:
                 view = table.turn(turning, mirrored, SIZE)
-                cells = self._see(view.image, _whole(view.image))
+                cells = self._see(view.image, whole_box(view.image))
                 places = model.read(cells)[1].mean[: model.landmarks]
-                strength = _strength(model, cells, places)
+                strength = strength_of(model, cells, places)
                 if strength.mean() > most:
                     rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
                     most, best = strength.mean(), table.turn(turning - rest * (len(self.turnings) > 1), mirrored)
@@ -227,7 +220,7 @@ class Landmarks:
 
     def _upright(self, view: Turned, whole: Box) -> Located:
         """Both looks at a turned photograph, and back."""
-        box = self._found_box(view.image, self._see(view.image, _whole(view.image)))
+        box = self._found_box(view.image, self._see(view.image, whole_box(view.image)))
         found = self._look(view.image, box, "close")
         order = self.flip if view.mirrored else np.arange(len(self.flip))
         points, spread = view.back(found.keypoints), found.spread * view.scale
@@ -239,19 +232,19 @@ class Landmarks:
         model = self._model(kind)
         logs, decision = model.read(cells)
         first = decision.mean[: model.landmarks]
-        size = _size(back(first, whole), whole)
-        strength = _strength(model, cells, first)
+        size = size_of(back(first, whole), whole)
+        strength = strength_of(model, cells, first)
         found, places = decision, cells.grid
         if self.second is not None:
             crops = self.second.boxes(back(first, whole), size)
             seen = encode(self.encoder, [cut(array, crop, SIDE) for crop in crops])
             found, places = self.second.read(seen, crops, logs, decision, model.shape, cells, whole)
         keypoints = back(found.mean[: model.landmarks], whole)  # (K, 2)
-        mass = _mass(decision, cells.grid, keypoints, whole, size)
-        scores = _sigmoid(_logits(mass, strength, SCORE) + self.shift)
-        visible = np.maximum(scores, _sigmoid(_logits(mass, strength, VISIBLE)))
+        mass = mass_near(decision, cells.grid, keypoints, whole, size)
+        scores = sigmoid(logits_of(mass, strength, SCORE) + self.shift)
+        visible = np.maximum(scores, sigmoid(logits_of(mass, strength, VISIBLE)))
         apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)  # (K, P)
-        radius = WIDER * _radius(apart, found.probability[: model.landmarks])
+        radius = WIDER * radius_of(apart, found.probability[: model.landmarks])
         return Located(keypoints, scores, visible, radius, whole)
 
     def _kind(self, box: Any) -> str:
@@ -261,7 +254,9 @@ class Landmarks:
     def _model(self, kind: str) -> FirstLook:
         """The first look, fitted when it is needed."""
         if kind not in self._first:
-            boxes = {"drawn": self.boxed, "close": self.close, "whole": [_whole(image) for image in self.images]}[kind]
+            boxes = {"drawn": self.boxed, "close": self.close, "whole": [whole_box(image) for image in self.images]}[
+                kind
+            ]
             if kind not in self._cells:
                 crops = [cut(image, box, SIZE) for image, box in zip(self.images, boxes, strict=True)]
                 self._cells[kind] = encode(self.encoder, crops)
@@ -274,135 +269,4 @@ class Landmarks:
         """Where the object is in a photograph, of which `cells` are the whole."""
         model = self._model("whole")
         decision = model.read(cells)[1]
-        return _box_of(back(decision.mean[: model.landmarks], _whole(image)), image)
-
-
-def _strength(model: FirstLook, cells: Cells, places: np.ndarray) -> np.ndarray:
-    """How much each landmark's place (K, 2) looks like it, compared with the references: (K,), 1 is as much."""
-    answers = model.filters.answer(cells)[: model.landmarks]
-    near = ((places[:, None] - cells.grid) ** 2).sum(2)  # (K, P)
-    return np.where(near <= 0.05**2, answers, -np.inf).max(1, initial=-1.0)
-
-
-def _mass(decision: Decision, grid: np.ndarray, points: np.ndarray, whole: Box, size: float) -> np.ndarray:
-    """(K,) of a first look's probability, the share within a tenth of the object around points (K, 2)."""
-    apart = np.linalg.norm(back(grid, whole) - points[:, None], axis=2)  # (K, P)
-    return (decision.probability[: len(points)] * (apart <= WITHIN * size)).sum(1)
-
-
-def _radius(apart: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """(K,) the distance within which 68 % of the probability lies."""
-    order = apart.argsort(1)
-    held = np.take_along_axis(probability, order, 1).cumsum(1) >= 0.68 * probability.sum(1, keepdims=True)
-    return np.take_along_axis(np.take_along_axis(apart, order, 1), held.argmax(1)[:, None], 1)[:, 0]
-
-
-def _logits(mass: np.ndarray, strength: np.ndarray, constants: tuple[float, ...]) -> np.ndarray:
-    """(K,) of the probabilities."""
-    mass, strength = mass.clip(0.01, 0.99), strength.clip(-0.5, 1.5)
-    constant, certain, own, all_together = constants
-    return constant + certain * np.log(mass / (1 - mass)) + own * strength + all_together * strength.mean()
-
-
-def _likeliest_shift(logits: np.ndarray, right: np.ndarray) -> float:
-    """By Newton's method; landmarks of one photograph go wrong together, so they count for less than as many others."""
-    shift, weight = 0.0, 1 / np.sqrt(max(len(right) / TELLING, 1))
-    for _ in range(20):
-        share = _sigmoid(logits + shift)
-        shift += (weight * (right - share).sum() - shift) / (weight * (share * (1 - share)).sum() + 1)
-    return float(shift)
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-logits))
-
-
-def _checked_flip(flip: Sequence[int] | None, landmarks: int) -> np.ndarray:
-    order = np.arange(landmarks) if flip is None else np.asarray(flip)
-    if sorted(order.tolist()) != list(range(landmarks)):
-        raise InputError(f"flip is {flip!r}; expected each of the numbers 0 to {landmarks - 1} once.")
-    return order
-
-
-def _checked(references: Sequence[Reference]) -> tuple[list[np.ndarray], list[np.ndarray], list[Box | None]]:
-    """Images, points (K, 2) and boxes; every mistake is one sentence."""
-    if not references:
-        raise InputError("There are no references; expected at least one annotated photograph.")
-    images, points, boxes = [], [], []
-    for number, one in enumerate(references):
-        name = f"reference {number}"
-        images.append(load_image(one.image, name))
-        points.append(_checked_points(one.keypoints, images[-1], name))
-        boxes.append(None if one.box is None else _checked_box(one.box, images[-1], name))
-    counts = sorted({len(item) for item in points})
-    if len(counts) > 1:
-        raise InputError(
-            f"The references have {counts[0]} and {counts[-1]} keypoints; expected the same landmarks in each, NaN "
-            "where one is not shown."
-        )
-    if not np.isfinite(points).all(2).any(0).all():
-        k = int(np.isfinite(points).all(2).any(0).argmin())
-        raise InputError(f"The landmark number {k} is in none of the references; expected each in at least one.")
-    return images, points, boxes
-
-
-def _checked_points(keypoints: Any, image: np.ndarray, name: str) -> np.ndarray:
-    try:
-        points = as_array(keypoints).astype(np.float64)
-    except (TypeError, ValueError):
-        points = np.zeros(0)
-    if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-        raise InputError(f"The keypoints of {name} have the shape {points.shape}; expected (N, 2), x and y in pixels.")
-    if len(points) > MAX_POINTS:
-        raise InputError(f"{name} has {len(points):,} keypoints; expected at most {MAX_POINTS:,}.")
-    points = np.where(np.isfinite(points).all(1, keepdims=True), points, np.nan)
-    size = np.array((image.shape[1], image.shape[0]))
-    far = np.flatnonzero((np.abs(points / size - 0.5) > 0.75).any(1))
-    if len(far):
-        x, y = points[far[0]].tolist()
-        raise InputError(
-            f"The keypoint number {far[0]} of {name} is at ({x:g}, {y:g}), far outside the picture of "
-            f"{size[0]} x {size[1]} pixels; expected coordinates inside it, or NaN."
-        )
-    return points
-
-
-def _checked_box(box: Any, image: np.ndarray, name: str) -> Box:
-    """The part of the box that lies in the image; the whole image without one."""
-    if box is None:
-        return _whole(image)
-    try:
-        x, y, width, height = (float(value) for value in as_array(box).ravel())
-    except (TypeError, ValueError):
-        raise InputError(f"The box of {name} is {box!r}; expected xmin, ymin, width and height in pixels.") from None
-    h, w = image.shape[:2]
-    clipped = clip_box((x, y, width, height), (w, h)) if max(width, height) < 1e9 else None
-    if clipped is None:
-        raise InputError(
-            f"The box of {name}, {x:g}, {y:g}, {width:g}, {height:g} (xmin, ymin, width, height), covers less than one "
-            f"pixel of the image, which has {w} x {h}."
-        )
-    return clipped
-
-
-def _whole(image: np.ndarray) -> Box:
-    return 0.0, 0.0, float(image.shape[1]), float(image.shape[0])
-
-
-def _box_of(points: np.ndarray, image: np.ndarray) -> Box:
-    """The box of landmarks (K, 2) with its margin, inside the image; the whole image where they tell none."""
-    seen = points[np.isfinite(points).all(1)]
-    if len(seen) < 3 or np.ptp(seen, 0).min() < 8:
-        return _whole(image)
-    low, high = seen.min(0), seen.max(0)
-    margin = MARGIN * (high - low)
-    low, high = np.maximum(low - margin, 0), np.minimum(high + margin, (image.shape[1], image.shape[0]))
-    if (high - low).min() < 8:
-        return _whole(image)
-    return float(low[0]), float(low[1]), float(high[0] - low[0]), float(high[1] - low[1])
-
-
-def _size(points: np.ndarray, box: Box) -> float:
-    """The longer side of the landmarks' box in pixels, and not much less than that of the crop."""
-    seen = points[np.isfinite(points).all(1)]
-    return max(float(np.ptp(seen, 0).max()) if len(seen) else 0.0, SMALLEST * max(box[2:]))
+        return box_of(back(decision.mean[: model.landmarks], whole_box(image)), image)

@@ -78,6 +78,7 @@ class FirstLook:
     filters: Filters  # of the landmarks, then of the template's points
     shape: Shape
     landmarks: int
+    plain: Filters  # of the references alone, by which scores are calibrated
 
     def read(self, cells: Cells) -> tuple[np.ndarray, Decision]:
         """What the picture says of each landmark and template point, (K', P) log-probabilities; and the decision."""
@@ -97,7 +98,8 @@ def fit_first(
         looks.add(one, place, GIVEN)
     background = Background.of([*cells, *unlabelled])
     slack = SLACK if few else SLACK / 2
-    model = FirstLook(solve(looks, background), make_shape(places, slack, scale), landmarks)
+    plain = solve(looks, background)
+    model = FirstLook(plain, make_shape(places, slack, scale), landmarks, plain)
     for _ in range(ROUNDS if few and len(unlabelled) > 1 else 0):
         model = _teach(model, looks, places, unlabelled, background, scale)
     return model
@@ -123,7 +125,7 @@ def _teach(
     means = np.stack([decision.mean for decision in found])  # (U, K', 2)
     spread = np.stack([decision.variance for decision in found]).mean(0)
     shape = make_shape(np.concatenate([*[places] * int(GIVEN), means]), SLACK, scale, spread=0.3 * spread)
-    return FirstLook(solve(looks, background), shape, model.landmarks)
+    return FirstLook(solve(looks, background), shape, model.landmarks, model.plain)
 
 
 @dataclass(frozen=True, eq=False)
