@@ -25,7 +25,7 @@ class Settings:
     steps: int = 1000
     minutes: float = 0.0  # 0 is no limit; the schedule ends with whichever comes first
     resume: bool = False
-    save_minutes: float = 0.0  # between checkpoints; 0 makes one at the end alone
+    save_minutes: float = 0.0  # between checkpoints, with one at the end; 0 makes none
     # what is shown
     leave_out: str = "A"  # a fold whose kinds are not trained on: A, B, AB or nothing
     kinds: int = 0  # train on so many kinds alone; 0 is all

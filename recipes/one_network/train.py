@@ -8,8 +8,8 @@ Writes OUT/NAME/{row.json, log.jsonl, network.safetensors, checkpoint.pt}. Every
 
 import json
 import math
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import tuning
-from data import Batches, chosen, read_objects, read_pictures, render
+from data import Batches, Objects, chosen, read_objects, read_pictures, render
 from losses import locating_loss
+from measure import measure, print_row
 from network import OneNetwork, pick
 from normmatch.config import LossConfig
 from normmatch.training.losses import MatchingLoss
@@ -123,7 +124,7 @@ def save_checkpoint(training: Training, path: Path) -> None:
     partial.replace(path)
 
 
-def run(training: Training, batches: DataLoader, pictures: Tensor, folder: Path) -> None:
+def run(training: Training, batches: Iterator[dict[str, Tensor]], pictures: Tensor, folder: Path) -> None:
     """Steps until the training's end, a line of the log now and then, checkpoints."""
     settings, device = training.settings, training.device
     cuda = device.type == "cuda"
@@ -151,48 +152,54 @@ def run(training: Training, batches: DataLoader, pictures: Tensor, folder: Path)
                 saved = time.time()
 
 
+def draw(objects: Objects, settings: Settings, seed: int, pinned: bool) -> DataLoader:
+    """Batches, drawn by processes of their own."""
+    ahead = 3 if settings.workers else None
+    batches = Batches(objects, settings, seed)
+    return DataLoader(batches, batch_size=None, num_workers=settings.workers, pin_memory=pinned, prefetch_factor=ahead)
+
+
+def finish(training: Training, roles: dict[str, Objects], items: list[dict], folder: Path) -> None:
+    """Keep the averaged network, and write its row."""
+    settings, network = training.settings, training.averaged()
+    network.save(folder / "network.safetensors")
+    row: dict[str, Any] = {"name": settings.name, "steps": training.steps, "seconds": round(training.seconds)}
+    if settings.measure:
+        row |= measure(network, roles, items, Path(settings.data), training.device, settings.size)
+        print_row(row)
+    row |= {"changed": settings.changed(), "settings": asdict(settings)}
+    (folder / "row.json").write_text(json.dumps(row, indent=1))
+
+
 def main() -> None:
     settings = Settings.from_command_line(__doc__)
-    begun = time.time()
+    begun, data = time.time(), Path(settings.data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     folder = Path(settings.out) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
-    roles, items = read_objects(Path(settings.data))
+
+    roles, items = read_objects(data)
     objects = chosen(roles["train"], settings)
     wanted = objects.images.copy()
     objects.images[:] = range(len(objects))  # as they lie on the device
     checkpoint = folder / "checkpoint.pt"
     resumed = settings.resume and checkpoint.is_file()
     state = torch.load(checkpoint, map_location="cpu", weights_only=True) if resumed else {"steps": 0}
-    drawn = Batches(objects, settings, settings.seed + 1000 * state["steps"])
-    loader = DataLoader(
-        drawn, batch_size=None, num_workers=settings.workers,
-        pin_memory=device.type == "cuda", prefetch_factor=3 if settings.workers else None,
-    )  # fmt: skip
-    batches = iter(loader)  # the processes start before the GPU is used
-    pictures = read_pictures(Path(settings.data), items, wanted, max(1, settings.workers)).to(device)
+    seed = settings.seed + 1000 * state["steps"]  # a resumed training sees other batches
+    batches = iter(draw(objects, settings, seed, device.type == "cuda"))  # its processes start before the GPU is used
+    pictures = read_pictures(data, items, wanted, max(1, settings.workers)).to(device)
     training = Training(settings, device)
     if resumed:
         training.load_state(state)
     training.network.train()
-    kinds = len({label.split("/")[1] for label in objects.labels})
-    print(f"{settings.name}: {len(objects)} objects, {kinds} kinds, {time.time() - begun:.0f} s to start", flush=True)
+    print(f"{settings.name}: {len(objects)} objects, {time.time() - begun:.0f} s to start", flush=True)
+
     run(training, batches, pictures, folder)
-    del batches
+    del batches, pictures
     if settings.save_minutes:
         save_checkpoint(training, checkpoint)
-    network = training.averaged()
-    network.save(folder / "network.safetensors")
-    row: dict[str, Any] = {"name": settings.name, "steps": training.steps, "seconds": round(training.seconds)}
-    if settings.measure:
-        from measure import measure, print_row
-
-        del pictures
-        row |= measure(network, roles, items, Path(settings.data), device, settings.size)
-        print_row(row)
-    row |= {"changed": settings.changed(), "settings": asdict(settings), "command": " ".join(sys.argv)}
-    (folder / "row.json").write_text(json.dumps(row, indent=1))
+    finish(training, roles, items, folder)
     print(f"{settings.name}: {time.time() - begun:.0f} s in all", flush=True)
 
 
