@@ -67,6 +67,7 @@ COMMANDS: Any = Union[  # noqa: UP007
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; what a user can mend ends in one red line and exit code 2, never in a stack trace."""
     args = sys.argv[1:] if args is None else list(args)
+    _make_printable()
     if args == ["--version"]:
         print(f"normmatch {__version__}")
         return
@@ -88,6 +89,16 @@ def main(args: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _make_printable() -> None:
+    """Let everything be printed: to a stream that is closed it goes nowhere, and to one without the letters escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def today(args: Sequence[str]) -> list[str]:
