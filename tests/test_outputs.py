@@ -183,8 +183,9 @@ def test_files_of_ours_are_known(tmp_path: Path) -> None:
     write_text(tmp_path / "b.md", "| a |\n" * 3000 + MARK + "| a |\n" * 3000)
     (tmp_path / "b.png").write_bytes(b"no picture")
     write_text(tmp_path / "c.md", f"# My notes on {MARK}\n")
+    write_json(tmp_path / "d.json", {"images": []})  # keypoints
     write_text(tmp_path / "c.json", json.dumps({"notes": MARK, "made_by": MARK}))
-    for name in ("b.md", "b.png", "c.md", "c.json"):
+    for name in ("b.md", "b.png", "c.md", "c.json", "d.json"):
         assert not made_by_us(tmp_path / name), name
 
 

@@ -23,10 +23,10 @@ MARK = "NormMatch"  # what our own files say of who made them
 MADE_BY = f"{MARK} {__version__}"
 LOOKED_AT = 16384  # bytes at both ends of a file that is no picture, where the mark is looked for
 SIGNS = (  # how files of ours begin, or end
-    rb'\A\s*\{\s*"made_by": "NormMatch',  # JSON
+    rb'\A\s*\{\s*"made_by": "NormMatch[^"]*"(?!,\s*"images")',  # JSON, but keypoints are edited: they are the user's
     rb"<!-- made by NormMatch[^>]*-->\s*\Z",  # Markdown
     rb'\A.{8}\{"__metadata__":\{"predictions":"',  # what `normmatch eval --out` writes
-    rb"\A.{0,8}\x12\x09NormMatch",  # ONNX: the field producer_name
+    rb"\A.{0,8}\x12\x09[Nn]orm[Mm]atch",  # ONNX: the field producer_name
     rb"made_by\x18.NormMatch",  # Parquet
     rb"/Creator \(NormMatch",  # PDF
     rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>NormMatch",  # SVG

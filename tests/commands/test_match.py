@@ -333,12 +333,16 @@ def shell(command: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["bash", "-c", f"set -o pipefail; {command.format(words)}"], capture_output=True, check=False)
 
 
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+
+
 @pytest.mark.parametrize(
     ("command", "codes"),
     [
         ("{} --out m.png --json m.json | true", (0, 1)),
         ("{} --out m.png --json m.json >&-", (0,)),
         ("{} --out m.png --json m.json >&- 2>&-", (0,)),
+        pytest.param("{} --out m.png --json m.json > /dev/full", (2,), marks=needs_full),
         ("PYTHONIOENCODING=ascii {} --out m.png --json m.json", (0,)),
         ("{} --out m.png --json - > m.json", (0,)),
     ],

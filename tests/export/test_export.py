@@ -221,7 +221,7 @@ def test_bad_arguments_get_one_sentence(
     assert missing.startswith(f"weights {tmp_path / 'none.safetensors'} not found")
     assert sentence(capsys, weights, "--out", weights).endswith(f"cannot be written: {weights} is not a folder.")
     below = sentence(capsys, weights, "--out", weights / "below")
-    assert below == f"the folder {weights / 'below'} cannot be written: Not a directory."
+    assert below.endswith(f"cannot be written: {weights} is not a folder.")
     monkeypatch.setattr(type(model.backbone), "forward", lambda self, image: 1 / 0)
     traced = sentence(capsys, weights, "--out", out)
     assert traced == "the network test_resnet cannot be traced by torch.export: division by zero"

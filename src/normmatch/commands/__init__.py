@@ -87,8 +87,18 @@ def main(args: Sequence[str] | None = None) -> None:
         console.print("interrupted", style="red")
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
+    except OSError as error:  # of a disk that is full, perhaps the one that standard output goes to
+        _drop_output()
+        console.print(f"{error.filename or 'a file'} cannot be read or written: {error.strerror or error}", style="red")
+        sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Let what is left of the output go nowhere."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file, in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _make_printable() -> None:

@@ -36,9 +36,11 @@ def propagate(
         overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.matching.propagate import propagate as run
+    from normmatch.outputs import words_apart
 
     result = run(reference, images, candidates, out, options, overwrite)
-    print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")
+    with words_apart(out):
+        print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")
     for what, listed in (
         ("images have no candidates", result.without),
         ("objects could not be matched", result.failed),

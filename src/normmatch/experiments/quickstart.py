@@ -50,10 +50,10 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550, overwrite: bool
     model = train(config, splits)
     after = predict(model, splits["val"], pair_list, progress=False)
 
-    print_table(accuracy_table(before, after))
     largest = int(after.counts[:, 0].argmax())
     images = [np.asarray(splits["val"].images[i]) for i in after.pairs[largest].tolist()]
     viz.save_plot(viz.plot_pair(images, **after.pair(largest) | {"names": None}), picture)
+    print_table(accuracy_table(before, after))
     print(f"the trained network is {config.out / 'model.safetensors'}, a matched pair of new figures {picture}")
     return mean_accuracy(after.accuracy())
 
