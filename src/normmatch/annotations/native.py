@@ -60,5 +60,7 @@ def _objects(path: Path, entries: Sequence[Any]) -> Iterator[Annotation]:
         if not isinstance(points, list) or not all(isinstance(p, dict) and {"x", "y"} <= p.keys() for p in points):
             raise DataError(f"{where}: `keypoints` must be a list of objects with name, x and y.")
         rows = [(f"{where} keypoint number {k}", {"name": str(k), **point}) for k, point in enumerate(points)]
-        about = {"label": entry.get("class") or "", "split": entry.get("split") or ""}
+        about = {
+            name: "" if entry.get(key) is None else entry[key] for name, key in (("label", "class"), ("split", "split"))
+        }
         yield make_annotation(where, filled(where, entry, "image"), rows, box=entry.get("box"), **about)

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 
 from normmatch.annotations import Annotation
+from normmatch.checks import check_count
+from normmatch.config import MAX_WORKERS
 from normmatch.datasets.crops import read_crop
 from normmatch.datasets.image_file import ImageFile
 from normmatch.datasets.manifest import (
@@ -72,6 +74,7 @@ def prepare(
         raise DataError(f"The dataset {dataset.name} has no objects to prepare.")
     if not 8 <= size <= 4096:
         raise DataError(f"The size of the prepared images is {size}; expected 8 to 4096 pixels.")
+    workers = check_count(cores() if workers is None else workers, "workers", 1, MAX_WORKERS)
     manifest = {**describe(dataset), "size": size}
     try:
         if earlier := _earlier_report(folder, manifest, strict):
@@ -79,7 +82,7 @@ def prepare(
         with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"preparing {folder}"):
             if earlier := _earlier_report(folder, manifest, strict):  # made by the process that was waited for
                 return earlier
-            report = _build(dataset, folder, manifest, workers or cores(), progress, strict)
+            report = _build(dataset, folder, manifest, workers, progress, strict)
     except OSError as error:
         raise _disk_error(folder, error) from error
     if report.skipped:

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save_file
 
+from normmatch.checks import check_path, shown
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
 from normmatch.outputs import whole_file
@@ -28,7 +29,7 @@ Tensors = dict[str, np.ndarray]
 
 def find_weights(name: str | Path) -> Path:
     """The weights file that a name stands for: a file, a folder that holds one, a bundled name, or a name on a hub."""
-    path = Path(name)
+    path = check_path(name, "weights", WeightsError)
     if path.is_file():
         return path
     if path.is_dir():
@@ -65,17 +66,26 @@ def _download(name: str) -> Path:
 
 def read_config(path: Path) -> ModelConfig:
     """The config that a weights file carries."""
-    text = _read_metadata(path).get("config")
+    config = parse_config(_read_metadata(path).get("config"), f"weights file {path}")
+    if config.parameters > path.stat().st_size:  # a byte each is the least
+        raise WeightsError(
+            f"weights file {path} does not fit the model: it is too small for {config.parameters:,} numbers"
+        )
+    return config
+
+
+def parse_config(text: str | None, where: str) -> ModelConfig:
+    """A config from the JSON that a file carries."""
     if text is None:
-        raise WeightsError(f"weights file {path} carries no config; expected one that save_pretrained wrote")
+        raise WeightsError(f"{where} carries no config; expected one that NormMatch wrote")
     try:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
         unknown = sorted(values.keys() - {f.name for f in fields(ModelConfig)})
         if unknown:
-            raise ConfigError(f"it has the unknown setting {unknown[0]}")
+            raise ConfigError(f"it has the unknown setting {shown(unknown[0])}")
         return ModelConfig(**values)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
+        raise WeightsError(f"{where} carries a config that cannot be: {first_line(error)}") from error
 
 
 def read_held_out(path: Path) -> bool | None:
