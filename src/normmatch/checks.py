@@ -5,7 +5,7 @@ numpy is not imported here, because settings are checked before anything is load
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
@@ -39,18 +39,20 @@ def check_number(value: Any, name: str, low: float, high: float, what: str = "a 
     return float(value)
 
 
-def check_count(value: Any, name: str, low: int, high: int, what: str = "a whole number") -> int:
+def check_count(
+    value: Any, name: str, low: int, high: int, what: str = "a whole number", kind: type[NormMatchError] = InputError
+) -> int:
     """A whole number in a range."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not low <= value <= high:  # type: ignore[operator]
-        raise InputError(f"{name} is {shown(value)}; expected {what} from {low:,} to {high:,}.")
+        raise kind(f"{name} is {shown(value)}; expected {what} from {low:,} to {high:,}.")
     return int(value)
 
 
-def check_word(value: Any, name: str, words: Iterable[str]) -> str:
+def check_word(value: Any, name: str, words: Sequence[str], kind: type[NormMatchError] = InputError) -> str:
     """One of the words."""
-    if not isinstance(value, str) or value not in (expected := tuple(words)):
-        raise InputError(f"{name} is {shown(value)}; expected {' or '.join(words)}.")
-    return next(word for word in expected if word == value)
+    if not isinstance(value, str) or value not in words:
+        raise kind(f"{name} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}.")
+    return value
 
 
 def check_iterator(values: Any, name: str, what: str = "a list") -> Iterator[Any]:
@@ -80,7 +82,7 @@ def check_path(value: Any, name: str, kind: type[NormMatchError] = InputError) -
 
 
 def read_number(value: Any) -> float:
-    """The number that a value from a file is, also as text; nan where it is none. "1_0" and "١" are none."""
+    """The number that a value from a file is, also as text; nan where it is none. "1_0" is none."""
     plain = value.isascii() and "_" not in value if isinstance(value, str) else type(value) in (int, float)
     try:
         return float(value) if plain else math.nan

@@ -78,7 +78,7 @@ def _find_crop(box: Any, size: tuple[int, int], name: str) -> Box:
         if min(size) < MIN_SIDE:
             raise InputError(f"{name} has {size[0]} x {size[1]} pixels; expected at least {MIN_SIDE} a side.")
         return 0.0, 0.0, float(size[0]), float(size[1])
-    values = as_numbers(box, f"The numbers of the box of {name}")
+    values = as_numbers(box, f"The numbers of the box of {name}", "xmin, ymin, width and height in pixels")
     if values.shape != (4,):
         raise InputError(f"The box of {name} is {shown(box)}; expected xmin, ymin, width and height in pixels.")
     x, y, width, height = values.tolist()
@@ -93,7 +93,7 @@ def _find_crop(box: Any, size: tuple[int, int], name: str) -> Box:
 
 def _check_keypoints(keypoints: Any, crop: Box, name: str) -> np.ndarray:
     """Checked keypoints (N, 2) float64 in pixels of the image."""
-    points = as_numbers(keypoints, f"The keypoints of {name}")
+    points = as_numbers(keypoints, f"The keypoints of {name}", "(N, 2), x and y in pixels")
     if points.shape in ((0,), (0, 2)):
         return np.zeros((0, 2))
     if points.ndim != 2 or points.shape[1] != 2:

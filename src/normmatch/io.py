@@ -227,21 +227,22 @@ def as_array(values: Any, what: str = "what was given") -> np.ndarray:
             tensor = tensor.to_dense()
         return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().resolve_conj().numpy()
     except Exception as error:  # ragged lists, tensors without data, objects that only look like arrays ...
-        raise InputError(f"{what} cannot be read as an array of numbers: {first_line(error)}") from error
+        raise InputError(f"{what} cannot be read as an array: {first_line(error)}") from error
 
 
-def as_numbers(values: Any, what: str) -> np.ndarray:
+def as_numbers(values: Any, what: str, expected: str = "real numbers") -> np.ndarray:
     """Real numbers of any kind as float64: no text, no truth values, nothing complex."""
-    array = as_array(values, what)
-    real = array.dtype.kind in "fiu" or (
-        array.dtype.kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in array.flat)
-    )
-    if (array.size and not real) or array.size > MAX_PIXELS:
-        raise InputError(f"{what} are no numbers but {shown(values)}; expected real numbers.")
     try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{what} are no numbers of float64: {first_line(error)}.") from error
+        array = as_array(values, what)
+        real = array.dtype.kind in "fiu" or (
+            array.dtype.kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in array.flat)
+        )
+        if (real or not array.size) and array.size <= MAX_PIXELS:
+            return array.astype(np.float64)
+        reason = shown(values)
+    except (InputError, TypeError, ValueError, OverflowError) as error:
+        reason = first_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+    raise InputError(f"{what} are no numbers ({reason[:120]}); expected {expected}.")
 
 
 def is_web_address(path: Path | str) -> bool:

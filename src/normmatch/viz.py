@@ -15,11 +15,12 @@ import numpy as np
 from PIL import Image
 
 from normmatch.checks import check_count, check_list, check_number, check_path, shown
-from normmatch.errors import InputError, first_line, readable
+from normmatch.errors import InputError, first_line
 from normmatch.extras import require
-from normmatch.io import MAX_PIXELS, as_array, as_numbers
+from normmatch.io import MAX_PIXELS, as_numbers
 from normmatch.labels import fineness, spread_names, write_names
 from normmatch.outputs import MARK, PICTURES, whole_file, writing
+from normmatch.plot_inputs import check_color, read_image, read_indices, read_list, read_points, read_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,10 +43,10 @@ def plot_pair(images: Sequence[Array], *matches: Array, titles: Sequence[str] | 
 
 def plot_images(images: Sequence[Array], titles: Sequence[str] | None = None, columns: int | None = None) -> "Figure":
     """Show images side by side at one height, in rows of `columns` if given."""
-    arrays = [_image(image, f"image {index}") for index, image in enumerate(check_list(images, "images"))]
+    arrays = [read_image(image, f"image {index}") for index, image in enumerate(check_list(images, "images"))]
     if not arrays:
         raise InputError("There is no image to plot; expected at least one.")
-    titles = _texts("titles", titles, len(arrays), "images")
+    titles = read_texts("titles", titles, len(arrays), "images")
     if columns is not None:
         check_count(columns, "columns", 1, 1000)
     rows = [arrays[start : start + (columns or len(arrays))] for start in range(0, len(arrays), columns or len(arrays))]
@@ -79,13 +80,13 @@ def plot_keypoints(
     keypoints = check_list(keypoints, "keypoints")
     places = _panels(figure, len(keypoints))
     names, colors = (
-        _check_count(what, values, len(keypoints), "images") for what, values in (("names", names), ("colors", colors))
+        read_list(what, values, len(keypoints), "images") for what, values in (("names", names), ("colors", colors))
     )
     for index, axes in enumerate(places):
-        points = _points(keypoints[index], f"keypoints of image {index}")
-        color = POINT if colors is None else _check_color(colors[index], len(points))
+        points = read_points(keypoints[index], f"keypoints of image {index}")
+        color = POINT if colors is None else check_color(colors[index], len(points))
         _dots(axes, points, color)
-        words = _texts(f"names of image {index}", names[index] if names is not None else None, len(points), "keypoints")
+        words = read_texts(f"names of image {index}", names and names[index], len(points), "keypoints")
         if words:
             spread_names(axes, points, words, [color] * len(points) if isinstance(color, str) else color)
 
@@ -112,10 +113,10 @@ def plot_matches(
         names1: N names of keypoints1; without them a keypoint there gets the name that it is matched with.
     """
     left, right = _panels(figure, 2)
-    points0, points1 = _points(keypoints0, "keypoints0"), _points(keypoints1, "keypoints1")
-    matches = _indices(matches0, "matches0", len(points0), len(points1))
-    names = _texts("names", names, len(points0), "keypoints")
-    names1 = _texts("names1", names1, len(points1), "keypoints")
+    points0, points1 = read_points(keypoints0, "keypoints0"), read_points(keypoints1, "keypoints1")
+    matches = read_indices(matches0, "matches0", len(points0), len(points1))
+    names = read_texts("names", names, len(points0), "keypoints")
+    names1 = read_texts("names1", names1, len(points1), "keypoints")
     colors, dashed = _line_colors(figure, matches, scores, truth, len(points1))
     matched = np.flatnonzero(matches >= 0)
     _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
@@ -142,7 +143,7 @@ def plot_similarity(
     if values.ndim != 2 or 0 in values.shape or not np.isfinite(values).all():
         raise InputError(f"similarity has the shape {values.shape}; expected (M, N), finite and not empty.")
     rows, columns = values.shape
-    names0, names1 = _texts("names0", names0, rows, "rows"), _texts("names1", names1, columns, "columns")
+    names0, names1 = read_texts("names0", names0, rows, "rows"), read_texts("names1", names1, columns, "columns")
     cell = float(np.clip(8 / max(rows, columns), 0.16, 0.5))  # inches
     figure = _new_figure(max(cell * columns, 1.5), max(cell * rows, 1.5))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -228,69 +229,6 @@ def _add_panel(figure: "Figure", image: np.ndarray, place: tuple[float, float, f
         axes.set_axis_off()
 
 
-def _image(image: Array, what: str) -> np.ndarray:
-    """The image as (H, W, 3), uint8 or float in [0, 1]."""
-    array = as_array(image, what)
-    if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3:
-        array = array.transpose(1, 2, 0)  # (H, W, 3)
-    known = array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
-    if array.ndim != 3 or array.shape[2] != 3 or array.size == 0 or not known:
-        raise InputError(
-            f"{what} has the shape {array.shape} and type {array.dtype}; expected (H, W, 3) uint8 or (3, H, W) floats."
-        )
-    if array.size > 3 * MAX_PIXELS or not np.isfinite(array).all():
-        raise InputError(f"{what} has more than {MAX_PIXELS:,} pixels, or values that are not finite.")
-    return array if array.dtype == np.uint8 else np.clip(array.astype(np.float32), 0, 1)
-
-
-def _points(keypoints: Array, what: str) -> np.ndarray:
-    points = as_numbers(keypoints, what)
-    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-        raise InputError(f"{what} has the shape {points.shape}; expected (N, 2) with finite coordinates.")
-    return points
-
-
-def _indices(values: Array, what: str, count: int, limit: int) -> np.ndarray:
-    """Checked matches (count,), each -1 or an index below `limit`."""
-    indices = as_array(values, what)
-    if indices.shape != (count,) or not np.issubdtype(indices.dtype, np.integer):
-        raise InputError(f"{what} has the shape {indices.shape} and type {indices.dtype}; expected {count} integers.")
-    if count and (indices.min() < -1 or indices.max() >= limit):
-        raise InputError(f"{what} has values from {indices.min()} to {indices.max()}; expected -1 to {limit - 1}.")
-    return indices
-
-
-def _check_count(what: str, values: Sequence[Any] | None, count: int, of: str) -> list[Any] | None:
-    if values is None:
-        return None
-    found = check_list(values, what)
-    if len(found) != count:
-        raise InputError(f"There are {len(found)} {what} for {count} {of}; expected as many.")
-    return found
-
-
-def _texts(what: str, values: Sequence[Any] | None, count: int, of: str) -> list[str] | None:
-    """Names as they can be drawn: characters that no font has are escaped."""
-    words = _check_count(what, values, count, of)
-    for word in words or ():
-        if not isinstance(word, str):
-            raise InputError(f"One of the {what} is {shown(word)}; expected text.")
-    return words and [readable(word) for word in words]
-
-
-def _check_color(color: Any, count: int) -> Any:
-    """One colour, or a list of `count`."""
-    from matplotlib.colors import to_rgba_array
-
-    try:
-        found = len(to_rgba_array(color))
-    except Exception:  # of numpy, of matplotlib
-        found = -1
-    if found != count and not (found == 1 and isinstance(color, str)):
-        raise InputError(f"The colour is {shown(color)}; expected a colour, or a list of {count}.")
-    return color
-
-
 def _panels(figure: "Figure", count: int) -> "list[Axes]":
     found = panels(figure)
     if len(found) != count:
@@ -321,7 +259,7 @@ def _line_colors(
 ) -> tuple[list[Any], np.ndarray]:
     """The colour of each match and whether it is known to be wrong; explains the colours below the images."""
     if truth is not None:
-        right = matches == _indices(truth, "truth", len(matches), limit)
+        right = matches == read_indices(truth, "truth", len(matches), limit)
         matched = matches >= 0
         _legend(figure, int((right & matched).sum()), int((~right & matched).sum()), int((~matched).sum()))
         return [RIGHT if good else WRONG for good in right], ~right

@@ -26,7 +26,7 @@ from normmatch.checks import (
     shown,
 )
 from normmatch.config import BackendName, MatchOptions
-from normmatch.errors import InputError
+from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend
 from normmatch.matching.decoding import Result, decode
@@ -78,7 +78,7 @@ class Matcher:
         precision: str = "auto",
         cache: int = 32,
     ) -> None:
-        cache = check_count(cache, "cache", 0, MAX_CACHE, "a number of images")
+        cache = check_count(cache, "cache", 0, MAX_CACHE, "a number of images", ConfigError)
         self.backend = _open_backend(weights, device, backend, compile, precision)
         self.cache = cache
         self._features, self._tokens = LRUCache(cache), LRUCache(cache)  # of images, and of images with keypoints
@@ -194,11 +194,8 @@ class Matcher:
     ) -> list[Result]:
         """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; `tokens` are of `embed`."""
         min_score = self.backend.min_score if min_score is None else min_score
-        options: dict[str, Any] = {
-            "one_to_one": check_flag(one_to_one, "one_to_one"),
-            "mutual": check_flag(mutual, "mutual"),
-            "min_score": check_number(min_score, "min_score", 0, 1, "a score"),
-        }
+        flags = {"one_to_one": check_flag(one_to_one, "one_to_one"), "mutual": check_flag(mutual, "mutual")}
+        options: dict[str, Any] = {**flags, "min_score": check_number(min_score, "min_score", 0, 1, "a score")}
         if tokens is None:
             tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
@@ -294,7 +291,7 @@ def _as_pair(number: int, given: Any) -> Pair:
 
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
     compile = check_flag(compile, "compile")
-    if check_word(backend, "backend", ("torch", "onnx")) == "torch":
+    if check_word(backend, "backend", ("torch", "onnx"), ConfigError) == "torch":
         from normmatch.matching.backends.torch import TorchBackend
 
         return TorchBackend(weights, device, precision, compile)

@@ -43,7 +43,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     auto is bfloat16 where the device has instructions for it; without them float16 on a GPU, float32 elsewhere. A half
     precision that a CPU would only imitate, slowly, is replaced by float32 with a warning.
     """
-    name, native = check_word(name, "precision", ("auto", *PRECISIONS)), _has_bfloat16(device)
+    name, native = check_word(name, "precision", ("auto", *PRECISIONS), ConfigError), _has_bfloat16(device)
     if name == "auto":
         return torch.bfloat16 if native else torch.float16 if device.type == "cuda" else torch.float32
     dtype = PRECISIONS[name]

@@ -124,5 +124,9 @@ def _open(file: Path, providers: list[str]) -> Any:
 
 def _config(session: Any, file: Path) -> tuple[int, float, int]:
     """Image size, least score and width of the network, from the metadata of a file."""
-    config = parse_config(session.get_modelmeta().custom_metadata_map.get("config"), f"the file {file}")
+    config = parse_config(
+        session.get_modelmeta().custom_metadata_map.get("config"),
+        f"the file {file}",
+        ("image_size", "min_score", "dim"),
+    )
     return config.image_size, config.min_score, config.dim
