@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from packaging.requirements import Requirement
@@ -136,6 +137,8 @@ def test_python() -> None:
     cat, raccoon, result = (found[name] for name in ("cat", "raccoon", "result"))
     names = [raccoon.points.names[j] for j in result["matches0"].tolist() if j >= 0]  # type: ignore[attr-defined, index]
     assert set(names) <= set(cat.points.names)  # type: ignore[attr-defined]
+    left_eye = found["found"].keypoints[0]  # type: ignore[attr-defined]
+    assert np.linalg.norm(left_eye - raccoon.points.keypoints[0]) < 20  # type: ignore[attr-defined]
 
 
 def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Reading files: any common image becomes an upright RGB array, or one sentence says why not; text, JSON, locks."""
+"""Reading files: any common image becomes an upright RGB array, or a sentence says why not; text, JSON, lock files."""
 
 import functools
 import io

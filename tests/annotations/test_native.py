@@ -97,7 +97,7 @@ BAD_JSON = [
     (ours(split=3), "the split is 3; expected printable text"),
     (point(name="nose"), r"keypoint number 1: a second 'nose' in a.jpg"),
     (point(name=3), "the name is 3; expected text"),
-    (point(name=""), "the value of `name` is empty"),
+    (point(name=""), "the value of `name` is ''"),
     (point(name="a\nb"), "expected printable characters"),
 ]
 

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,10 @@ import torch
 from PIL import Image
 
 from normmatch import Matcher, NormMatch, NormMatchError, viz
+from normmatch.checks import shown
 from normmatch.model.backbone import Features
 from tests.fuzz import values
+from tests.matching.locating_scene import FakeEncoder
 from tests.matching.scene import tiny_model
 
 CASES = int(os.environ.get("FUZZ_CASES", "90"))
@@ -143,7 +144,7 @@ def test_match(matcher: Matcher, part: int, tmp_path: Path, monkeypatch: pytest.
             lambda: matcher.match(**arguments),
             check_result,
             refused=nonsense(arguments),
-            about=f": {short({k: v for k, v in arguments.items() if k[:5] != 'image'})}",
+            about=f": {shown({k: v for k, v in arguments.items() if k[:5] != 'image'})}",
         )
         for key, value in kept.items():
             np.testing.assert_array_equal(arguments[key], value, err_msg=f"case {case} changed {key}")
@@ -342,3 +343,62 @@ def test_the_same_answer_for_the_same_picture(matcher: Matcher, tmp_path: Path) 
     for given in (points.tolist(), torch.from_numpy(points), points.astype(np.float32), points.astype(object), exact):
         found = matcher.match(pixels, pixels, given, given)
         np.testing.assert_array_equal(found["similarity"], expected["similarity"])
+
+
+def check_located(found: Any) -> None:
+    for one in found if isinstance(found, list) else [found]:
+        assert one.keypoints.shape == (len(one.scores), 2)
+        assert np.isfinite(one.keypoints).all()
+        assert ((one.scores >= 0) & (one.scores <= 1)).all()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_locate(model: NormMatch, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    matcher = Matcher(model, device="cpu", precision="float32")
+    matcher.backend = FakeEncoder()  # type: ignore[assignment]
+    hunt = Hunt()
+    for case in range(part, CASES // 4, PARTS):
+        rng = np.random.default_rng((SEED, 14, case))
+        image = lambda: values.good_image(rng) if rng.random() < 0.8 else values.odd_image(rng, tmp_path)
+        some = lambda: values.good_points(rng, 5) if rng.random() < 0.8 else values.odd_points(rng)
+        box = lambda: None if rng.random() < 0.7 else values.odd_box(rng)
+        reference = (image(), some(), box())
+        references = values.pick(
+            rng,
+            [
+                [reference],
+                [reference],
+                [reference] * 3,
+                None,
+                [],
+                "ab",
+                [5],
+                [reference[:1]],
+                [reference * 2],
+                {},
+                [None],
+            ],
+        )
+        images = values.pick(
+            rng, [[image()], [image()] * 4, iter([image()] * 2), None, "abc", 5, {}, np.zeros((3, 9, 9, 3), np.uint8)]
+        )
+        boxes = values.pick(rng, [None, None, [box()], [box()] * 4, "abc", 5, {}, iter([None])])
+        odd = {
+            "looks": lambda: values.pick(rng, [1, 2, 0, 3, True, "2", np.array([1, 2]), None]),
+            "learn": lambda: values.odd_flag(rng),
+            "turned": lambda: values.odd_flag(rng),
+            "mirrored": lambda: values.odd_flag(rng),
+            "flip": lambda: values.pick(
+                rng, [None, [1, 0, 2, 3, 4], [0], "ab", 5, [0.5] * 5, [[1, 0]], [0, 1, 2, 3, 10**400], {}]
+            ),
+        }
+        options = {name: odd[name]() for name in rng.choice(list(odd), int(rng.integers(0, 3)), replace=False)}
+        calls = [
+            lambda: list(matcher.locate_many(references, images, boxes, **options)),
+            lambda: matcher.locate(image(), image(), some(), box0=box(), box1=box(), looks=1),
+        ]
+        nonsense = any(values.no_flag(options.get(name, True)) for name in ("learn", "turned", "mirrored"))
+        chosen = int(rng.integers(len(calls)))
+        hunt(case, calls[chosen], check_located, refused=nonsense and chosen == 0)
+    hunt.done()

@@ -1,6 +1,7 @@
 """Seeded generators of what a hostile or careless caller hands over: images, points, boxes, options, bytes, names."""
 
 import fractions
+import inspect
 import io
 import math
 import numbers
@@ -18,7 +19,7 @@ HUGE = 10**400
 def pick(rng: Rng, values: list[Any]) -> Any:
     """One of the values; functions among them are called."""
     value = values[int(rng.integers(len(values)))]
-    return value() if callable(value) and not isinstance(value, type) else value
+    return value() if inspect.isfunction(value) else value
 
 
 def good_image(rng: Rng) -> np.ndarray:

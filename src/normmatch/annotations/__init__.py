@@ -8,8 +8,8 @@ A format is a module of its own, `native`, `coco` or `csv`, with two functions, 
     read(path, text) -> list[Annotation]         of JSON formats, what the file holds in place of its text
     write(annotations) -> str                    the text of a file
 
-To add one, write such a module and give it a line in `read` and in `write` below. Modules of formats check names and
-numbers by the functions here, and make objects by `make_annotation`: every mistake is one sentence with its place.
+To add one, write such a module and give it a line in `read` and in `write` below. Names and numbers are checked by the
+functions at the end, and objects made by `make_annotation`: every mistake is one sentence with its place.
 """
 
 import math
@@ -117,8 +117,8 @@ def filled(where: str, row: Row, column: str) -> str:
 
 def printable(where: str, row: Row, column: str) -> str:
     """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
-    name = filled(where, row, column)
-    if not name.isprintable():
+    name: str = row[column]
+    if not name or not name.isprintable():
         raise DataError(f"{where}: the value of `{column}` is {short(name)}; expected printable characters.")
     return name
 

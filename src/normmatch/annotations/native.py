@@ -5,7 +5,7 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -24,7 +24,23 @@ def read(path: Path, content: Any) -> list[Annotation]:
             f"{path} is no keypoints file: expected a list `images` (ours), or COCO's images, annotations and "
             "categories."
         )
-    return list(_objects(path, entries))
+    found = []
+    for index, entry in enumerate(entries):
+        where = f"{path.name} image number {index}"
+        if not isinstance(entry, dict) or not isinstance(entry.get("image"), str):
+            raise DataError(f"{where}: expected an object with `image`, the name of a file, and `keypoints`.")
+        unknown = sorted(map(str, entry.keys() - set(KEYS)))
+        if unknown:
+            raise DataError(f"{where}: the key {short(unknown[0])} is unknown; expected {', '.join(KEYS)}.")
+        points = entry.get("keypoints")
+        if not isinstance(points, list) or not all(isinstance(p, dict) and {"x", "y"} <= p.keys() for p in points):
+            raise DataError(f"{where}: `keypoints` must be a list of objects with name, x and y.")
+        rows = [(f"{where} keypoint number {k}", {"name": str(k), **point}) for k, point in enumerate(points)]
+        label, split = ("" if entry.get(key) is None else entry[key] for key in ("class", "split"))
+        found.append(
+            make_annotation(where, filled(where, entry, "image"), rows, box=entry.get("box"), label=label, split=split)
+        )
+    return found
 
 
 def write(annotations: Sequence[Annotation]) -> str:
@@ -46,21 +62,3 @@ def as_entry(item: Annotation) -> dict[str, Any]:
     if item.box is not None:
         entry["box"] = list(item.box)
     return entry | {key: value for key, value in (("class", item.label), ("split", item.split)) if value}
-
-
-def _objects(path: Path, entries: Sequence[Any]) -> Iterator[Annotation]:
-    for index, entry in enumerate(entries):
-        where = f"{path.name} image number {index}"
-        if not isinstance(entry, dict) or not isinstance(entry.get("image"), str):
-            raise DataError(f"{where}: expected an object with `image`, the name of a file, and `keypoints`.")
-        unknown = sorted(map(str, entry.keys() - set(KEYS)))
-        if unknown:
-            raise DataError(f"{where}: the key {short(unknown[0])} is unknown; expected {', '.join(KEYS)}.")
-        points = entry.get("keypoints")
-        if not isinstance(points, list) or not all(isinstance(p, dict) and {"x", "y"} <= p.keys() for p in points):
-            raise DataError(f"{where}: `keypoints` must be a list of objects with name, x and y.")
-        rows = [(f"{where} keypoint number {k}", {"name": str(k), **point}) for k, point in enumerate(points)]
-        about = {
-            name: "" if entry.get(key) is None else entry[key] for name, key in (("label", "class"), ("split", "split"))
-        }
-        yield make_annotation(where, filled(where, entry, "image"), rows, box=entry.get("box"), **about)

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -30,29 +30,17 @@ from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend
 from normmatch.matching.decoding import Result, decode
+from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
+    from normmatch.matching.locate import Located
     from normmatch.model.network import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
 EMBED_BATCH = 32  # images whose keypoints are embedded together, if they have few
 MAX_CACHE = 1_000_000  # images
 MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer go together where they have many points
-
-
-PAIR = "(image0, image1, keypoints0, keypoints1), which may go on with box0 and box1"
-
-
-class Pair(NamedTuple):
-    """Two images, their keypoints, and boxes (xmin, ymin, width, height) of the objects if wanted."""
-
-    image0: Any
-    image1: Any
-    keypoints0: Any
-    keypoints1: Any
-    box0: Any = None
-    box1: Any = None
 
 
 class Matcher:
@@ -147,7 +135,7 @@ class Matcher:
         options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
         size = self.backend.pair_batch
         read = ahead(
-            crops, itertools.starmap(_as_pair, enumerate(check_iterator(pairs, "pairs", "a list of pairs"))), size
+            crops, itertools.starmap(as_pair, enumerate(check_iterator(pairs, "pairs", "a list of pairs"))), size
         )
         return [result for chunk in chunks(read, size) for result in self.match_crops(chunk, **options)]
 
@@ -178,6 +166,22 @@ class Matcher:
             found = self.match_crops([(crops[i], crops[j]) for i, j in chunk], **options)
             results.update(zip(chunk, found, strict=True))
         return results
+
+    def locate(
+        self, image0: Any, image1: Any, keypoints0: Any, *, box0: Any = None, box1: Any = None, looks: Literal[1, 2] = 2
+    ) -> "Located":
+        """Find the points of one image in another, where none are given; arguments as of `match`, see `locate.py`."""
+        return next(self.locate_many([(image0, keypoints0, box0)], [image1], [box1], looks=looks))
+
+    def locate_many(
+        self, references: Iterable[tuple[Any, ...]], images: Iterable[Any], boxes: Iterable[Any] | None = None,
+        **options: Any,
+    ) -> "Iterator[Located]":  # fmt: skip
+        """Find the landmarks of a few images (image, keypoints, box) in many; options are those of `locate.py`."""
+        from normmatch.matching.locate import locate_many
+
+        known = [as_reference(item, number) for number, item in enumerate(check_list(references, "references"))]
+        return locate_many(known, images, boxes, encoder=self.backend, **options)
 
     def crop(self, image: Any, keypoints: Any, box: Any = None, name: str = "image") -> CropWithKeypoints:
         """An image with its keypoints as the network takes them; arguments as of `match`, `name` is for messages."""
@@ -280,13 +284,6 @@ def match_pair(
 @functools.lru_cache(maxsize=2)
 def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
     return Matcher(weights, device=device, backend=backend)
-
-
-def _as_pair(number: int, given: Any) -> Pair:
-    values = check_list(given, f"Pair number {number}", PAIR)
-    if not 4 <= len(values) <= 6:
-        raise InputError(f"Pair number {number} has {len(values)} parts; expected {PAIR}.")
-    return Pair(*values)
 
 
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:

@@ -1,5 +1,6 @@
 """Backbones: an image in, two feature maps and a pooled global vector out. Any timm model by name, or VGG16."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,6 +82,11 @@ class TimmBackbone(nn.Module):
 
     def forward(self, image: Tensor) -> Features:
         """Read images (B, 3, H, W) in [0, 1]."""
+        first, second = self.maps(image, self.layers)  # (B, C1, h1, w1), (B, C2, h2, w2)
+        return Features((first, second), second.mean((2, 3)), (image.shape[-2], image.shape[-1]))
+
+    def maps(self, image: Tensor, blocks: Sequence[int]) -> list[Tensor]:
+        """The maps (B, C_l, h_l, w_l) of any blocks or stages up to the last of `layers`, in rising order."""
         height, width = image.shape[-2:]
         if self.fixed_size and (height, width) != (self.fixed_size, self.fixed_size):
             raise _wrong_size(image, f"the {self.fixed_size} x {self.fixed_size} that {self.name} was made for")
@@ -88,10 +94,9 @@ class TimmBackbone(nn.Module):
             raise _wrong_size(image, f"multiples of {self.name}'s patch, {self.patch}")
         if min(height, width) < self.smallest:
             raise _wrong_size(image, f"at least {self.smallest} pixels a side for {self.name}")
-        first, second = self.net.forward_intermediates(
-            self.standardize(image), indices=self.layers, norm=True, intermediates_only=True
-        )  # (B, C1, h1, w1), (B, C2, h2, w2)
-        return Features((first, second), second.mean((2, 3)), (height, width))
+        return self.net.forward_intermediates(
+            self.standardize(image), indices=list(blocks), norm=True, intermediates_only=True
+        )
 
 
 class VGG16Backbone(nn.Module):

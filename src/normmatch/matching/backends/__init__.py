@@ -17,6 +17,10 @@ class Backend(Protocol):
         """The features of each of the images (B, 3, S, S) uint8."""
         ...
 
+    def maps(self, images: np.ndarray, blocks: Sequence[int]) -> np.ndarray:
+        """The maps (B, C, h, w) of blocks of a ViT beside each other, of images (B, 3, H, W) uint8 of a common size."""
+        ...
+
     def embed(self, features: Sequence[Any], keypoints: Sequence[np.ndarray]) -> list[Any]:
         """The tokens of each of B encoded images with its keypoints (K, 2): all that a match needs."""
         ...

@@ -62,6 +62,10 @@ class OnnxBackend:
         found = self.encoder.run(ENCODED, {"image": images.astype(np.float32) / 255})
         return [Encoded(*(part.copy() for part in parts)) for parts in zip(*found, strict=True)]
 
+    def maps(self, images: np.ndarray, blocks: Sequence[int]) -> np.ndarray:
+        """The exported encoder hands out the last maps alone."""
+        raise ConfigError("The backend onnx does not locate points yet; expected the backend torch.")
+
     def embed(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[Embedded]:
         """Encoded images with keypoints (K, 2) in pixels of the crop."""
         return [Embedded(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]

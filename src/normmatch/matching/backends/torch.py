@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from normmatch.errors import DeviceError
+from normmatch.errors import ConfigError, DeviceError
 from normmatch.geometry import pad_points
-from normmatch.model.backbone import Features, prepare_for_inference
+from normmatch.model.backbone import Features, TimmBackbone, prepare_for_inference
 from normmatch.model.device import choose_precision, find_device
 from normmatch.model.network import NormMatch
 
@@ -43,6 +43,7 @@ class TorchBackend:
         self.pair_batch = PAIRS_ON_GPU if self.device.type == "cuda" else PAIRS_ON_CPU
         self.compiled = compile
         self.backbone: Callable[[Tensor], Features] = model.backbone
+        self.eager = model.backbone  # what `maps` reads, which is never compiled
         self.head: Any = model.head
         if compile:
             from normmatch.model.compiled.compile import CompiledBackbone, CompiledHead
@@ -63,6 +64,22 @@ class TorchBackend:
         except torch.OutOfMemoryError as error:
             middle = self._halve(len(images), "images", error)
         return self.encode(images[:middle]) + self.encode(images[middle:])
+
+    @torch.inference_mode()
+    def maps(self, images: np.ndarray, blocks: Sequence[int]) -> np.ndarray:
+        """The maps (B, C, h, w) of blocks of a ViT beside each other, of images (B, 3, H, W) uint8 of a common size."""
+        if not isinstance(self.eager, TimmBackbone) or self.eager.fixed_size or self.eager.patch == 1:
+            raise ConfigError("locating reads blocks of a ViT at several sizes, which this network's backbone is not.")
+        known = max(self.eager.layers) + 1
+        if not blocks or not all(0 <= block < known for block in blocks):
+            raise ConfigError(f"the blocks to be read are {list(blocks)}, expected some of 0 to {known - 1}.")
+        try:
+            with torch.autocast(self.device.type, self.dtype) if self.dtype != torch.float32 else nullcontext():
+                found = self.eager.maps(torch.from_numpy(images).to(self.device).float() / 255, blocks)
+            return torch.cat([one.float() for one in found], 1).cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            middle = self._halve(len(images), "images", error)
+        return np.concatenate([self.maps(images[:middle], blocks), self.maps(images[middle:], blocks)])
 
     @torch.inference_mode()
     def embed(self, features: Sequence[Features], keypoints: Sequence[np.ndarray]) -> list[Tensor]:
