@@ -5,13 +5,20 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := constraints.txt
 
-.PHONY: demo test lint types install lock clean
+# The hunters of tests/fuzz, which `make test` lets look at 90 cases each at most.
+CASES ?= 1000
+SEED  ?= 0
+
+.PHONY: demo test fuzz lint types install lock clean
 
 demo: install
 	$(BIN)/normmatch samples --out demo/matches.png
 
 test: lint types
 	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.training.losses --cov-fail-under=90
+
+fuzz: install
+	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz
 
 lint: install
 	$(BIN)/ruff check .

@@ -512,7 +512,8 @@ def test_promise_7_the_network_says_it_in_one_sentence(model: NormMatch) -> None
 # From the top to the bottom: a module imports only what stands in its own layer or further down.
 LAYERS = (
     "commands", "app", "experiments", "bench", "export", "training", "evaluation", "datasets", "matching", "model",
-    "annotations", "weights", "progress", "viz", "labels", "extras", "geometry", "config", "io", "outputs", "errors",
+    "annotations", "weights", "progress", "viz", "plot_inputs", "labels", "extras", "geometry", "config", "io",
+    "outputs", "checks", "errors",
 )  # fmt: skip
 TORCH = {"torch", "torchvision", "timm", "triton", "lightning_fabric", "safetensors.torch"}
 WITH_TORCH = ("model", "training", "evaluation", "export", "bench", "matching/backends/torch.py", "datasets/batches.py")

@@ -1,6 +1,19 @@
 """`python -m normmatch` is the command `normmatch`."""
 
-from normmatch.commands import main
+import signal
+
+
+def main() -> None:
+    """Run the command line. Until it is imported an interrupt ends the program at once, without Python's trace."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from normmatch.commands import main as run
+
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -4,7 +4,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from normmatch.checks import shown
 from normmatch.errors import ConfigError
+
+# What a network may have, so that a file that asks for more is refused before anything is made.
+LIMITS = {
+    "image_size": (1, 4096), "dim": (1, 16_384), "num_layers": (1, 256), "num_heads": (1, 1024), "mlp_ratio": (1, 64),
+    "spline_kernel": (2, 64), "sinkhorn_epsilon": (1e-4, 1e4), "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1),
+}  # fmt: skip
+MAX_PARAMETERS = 1 << 30  # after the backbone
+MAX_WORKERS = 1000  # processes
 
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
@@ -53,26 +62,29 @@ class ModelConfig:
                 kind is bool
             ):
                 raise ConfigError(
-                    f"model.{item.name} is {value!r}, expected a {kind.__name__} such as {item.default!r}"
+                    f"model.{item.name} is {shown(value)}, expected a {kind.__name__} such as {item.default!r}"
                 )
-        for name in ("image_size", "dim", "num_layers", "num_heads", "mlp_ratio", "sinkhorn_rounds"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}, expected a whole number of at least 1")
+        for name, (low, high) in LIMITS.items():
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"model.{name} is {shown(getattr(self, name))}, expected {low:,g} to {high:,g}")
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
-        if self.spline_kernel < 2:
-            raise ConfigError(f"model.spline_kernel is {self.spline_kernel}, expected a whole number of at least 2")
+        if self.parameters > MAX_PARAMETERS:
+            raise ConfigError(f"model has {self.parameters:,} parameters, expected at most {MAX_PARAMETERS:,}")
         if not 0 <= self.drop_path < 1:
-            raise ConfigError(f"model.drop_path is {self.drop_path}, expected a probability below 1")
-        if not 0 < self.sinkhorn_epsilon < float("inf"):
-            raise ConfigError(f"model.sinkhorn_epsilon is {self.sinkhorn_epsilon}, expected a positive number")
-        if not 0 <= self.min_score <= 1:
-            raise ConfigError(f"model.min_score is {self.min_score}, expected a score from 0 to 1")
+            raise ConfigError(f"model.drop_path is {shown(self.drop_path)}, expected a probability below 1")
         if self.transformer not in ("normalized", "vanilla"):
-            raise ConfigError(f"model.transformer is {self.transformer!r}, expected 'normalized' or 'vanilla'")
+            raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
         first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
         if not (isinstance(first, int) and isinstance(last, int) and 0 <= first < last):
-            raise ConfigError(f"model.backbone_layers is {self.backbone_layers}, expected two rising layer numbers")
+            raise ConfigError(
+                f"model.backbone_layers is {shown(self.backbone_layers)}, expected two rising layer numbers"
+            )
+
+    @property
+    def parameters(self) -> int:
+        """At least so many numbers are learned after the backbone."""
+        return self.dim**2 * (self.num_layers * (8 + 3 * self.mlp_ratio) + self.spline_kernel**2)
 
 
 PRESETS: dict[str, ModelConfig] = {
@@ -180,8 +192,8 @@ class DataConfig:
         return ("train", "val") if self.validation_split else ("train",)
 
     def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise ConfigError(f"data.workers is {self.workers}, expected a number of at least 0")
+        if not 0 <= self.workers <= MAX_WORKERS:
+            raise ConfigError(f"data.workers is {shown(self.workers)}, expected 0 to {MAX_WORKERS:,}")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 from PIL import Image
 from scipy.spatial import Delaunay, QhullError
 
+from normmatch.checks import shown
 from normmatch.errors import InputError
-from normmatch.io import MIN_SIDE, as_array, load_image
+from normmatch.io import MIN_SIDE, as_numbers, load_image
 
 Box = tuple[float, float, float, float]  # xmin, ymin, width, height
 CropKey = tuple[bytes, bytes]
@@ -77,9 +78,9 @@ def _find_crop(box: Any, size: tuple[int, int], name: str) -> Box:
         if min(size) < MIN_SIDE:
             raise InputError(f"{name} has {size[0]} x {size[1]} pixels; expected at least {MIN_SIDE} a side.")
         return 0.0, 0.0, float(size[0]), float(size[1])
-    values = _floats(box)
-    if values is None or values.shape != (4,):
-        raise InputError(f"The box of {name} is {box!r}; expected xmin, ymin, width and height in pixels.")
+    values = as_numbers(box, f"The numbers of the box of {name}", "xmin, ymin, width and height in pixels")
+    if values.shape != (4,):
+        raise InputError(f"The box of {name} is {shown(box)}; expected xmin, ymin, width and height in pixels.")
     x, y, width, height = values.tolist()
     crop = clip_box((x, y, width, height), size)
     if crop is None or min(crop[2:]) < MIN_SIDE:
@@ -92,12 +93,11 @@ def _find_crop(box: Any, size: tuple[int, int], name: str) -> Box:
 
 def _check_keypoints(keypoints: Any, crop: Box, name: str) -> np.ndarray:
     """Checked keypoints (N, 2) float64 in pixels of the image."""
-    points = _floats(keypoints)
-    if points is not None and points.size == 0:
+    points = as_numbers(keypoints, f"The keypoints of {name}", "(N, 2), x and y in pixels")
+    if points.shape in ((0,), (0, 2)):
         return np.zeros((0, 2))
-    if points is None or points.ndim != 2 or points.shape[1] != 2:
-        shape = "no numbers" if points is None else f"of shape {points.shape}"
-        raise InputError(f"The keypoints of {name} are {shape}; expected (N, 2), x and y in pixels.")
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise InputError(f"The keypoints of {name} are of shape {points.shape}; expected (N, 2), x and y in pixels.")
     if len(points) > MAX_POINTS:
         raise InputError(f"{name} has {len(points):,} keypoints; expected at most {MAX_POINTS:,}.")
     x, y, width, height = crop
@@ -112,14 +112,6 @@ def _check_keypoints(keypoints: Any, crop: Box, name: str) -> np.ndarray:
             "expected finite coordinates inside it."
         )
     return points
-
-
-def _floats(values: Any) -> np.ndarray | None:
-    """The values as float64; None where they are no numbers."""
-    try:
-        return as_array(values).astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def clip_box(box: Box, size: tuple[int, int]) -> Box | None:

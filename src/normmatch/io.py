@@ -10,12 +10,14 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from normmatch.checks import shown
 from normmatch.errors import DataError, InputError, first_line
 
 MAX_PIXELS = 100_000_000  # larger images are refused before they are decoded: RGB alone would take 300 MB
@@ -215,6 +217,8 @@ def parse_json(path: Path, text: str) -> Any:
 def as_array(values: Any, what: str = "what was given") -> np.ndarray:
     """The values as a numpy array, also those of a torch tensor of any kind, though torch is not imported for it."""
     try:
+        if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+            raise ValueError("some of its values are masked")
         if not hasattr(values, "detach"):
             return np.asarray(values)
         tensor = values.detach()
@@ -225,6 +229,21 @@ def as_array(values: Any, what: str = "what was given") -> np.ndarray:
         return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).cpu().resolve_conj().numpy()
     except Exception as error:  # ragged lists, tensors without data, objects that only look like arrays ...
         raise InputError(f"{what} cannot be read as an array: {first_line(error)}") from error
+
+
+def as_numbers(values: Any, what: str, expected: str = "real numbers") -> np.ndarray:
+    """Real numbers of any kind as float64: no text, no truth values, nothing complex."""
+    try:
+        array = as_array(values, what)
+        real = array.dtype.kind in "fiu" or (
+            array.dtype.kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in array.flat)
+        )
+        if (real or not array.size) and array.size <= MAX_PIXELS:
+            return array.astype(np.float64)
+        reason = shown(values)
+    except (InputError, TypeError, ValueError, OverflowError) as error:
+        reason = first_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+    raise InputError(f"{what} are no numbers ({reason[:120]}); expected {expected}.")
 
 
 def is_web_address(path: Path | str) -> bool:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from normmatch.errors import InputError
+from normmatch.checks import check_count, check_list, check_number, check_path, shown
+from normmatch.errors import InputError, first_line
 from normmatch.extras import require
-from normmatch.io import as_array
+from normmatch.io import MAX_PIXELS, as_numbers
 from normmatch.labels import fineness, spread_names, write_names
 from normmatch.outputs import MARK, PICTURES, whole_file, writing
+from normmatch.plot_inputs import check_color, read_image, read_indices, read_list, read_points, read_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,10 +43,12 @@ def plot_pair(images: Sequence[Array], *matches: Array, titles: Sequence[str] | 
 
 def plot_images(images: Sequence[Array], titles: Sequence[str] | None = None, columns: int | None = None) -> "Figure":
     """Show images side by side at one height, in rows of `columns` if given."""
-    arrays = [_image(image, f"image {index}") for index, image in enumerate(images)]
+    arrays = [read_image(image, f"image {index}") for index, image in enumerate(check_list(images, "images"))]
     if not arrays:
         raise InputError("There is no image to plot; expected at least one.")
-    _check_count("titles", titles, len(arrays), "images")
+    titles = read_texts("titles", titles, len(arrays), "images")
+    if columns is not None:
+        check_count(columns, "columns", 1, 1000)
     rows = [arrays[start : start + (columns or len(arrays))] for start in range(0, len(arrays), columns or len(arrays))]
     widest = max(sum(array.shape[1] / array.shape[0] for array in row) for row in rows)
     gaps = GAP * (len(rows[0]) - 1)
@@ -73,17 +77,18 @@ def plot_keypoints(
 
     Names stand where they cover the least, tied to their dots by a line where those are not close by.
     """
+    keypoints = check_list(keypoints, "keypoints")
     places = _panels(figure, len(keypoints))
-    _check_count("names", names, len(keypoints), "images")
-    _check_count("colors", colors, len(keypoints), "images")
+    names, colors = (
+        read_list(what, values, len(keypoints), "images") for what, values in (("names", names), ("colors", colors))
+    )
     for index, axes in enumerate(places):
-        points = _points(keypoints[index], f"keypoints of image {index}")
-        color = POINT if colors is None else colors[index]
+        points = read_points(keypoints[index], f"keypoints of image {index}")
+        color = POINT if colors is None else check_color(colors[index], len(points))
         _dots(axes, points, color)
-        shown = names[index] if names is not None else None
-        _check_count(f"names of image {index}", shown, len(points), "keypoints")
-        if shown:
-            spread_names(axes, points, shown, [color] * len(points) if isinstance(color, str) else color)
+        words = read_texts(f"names of image {index}", names and names[index], len(points), "keypoints")
+        if words:
+            spread_names(axes, points, words, [color] * len(points) if isinstance(color, str) else color)
 
 
 def plot_matches(
@@ -108,10 +113,10 @@ def plot_matches(
         names1: N names of keypoints1; without them a keypoint there gets the name that it is matched with.
     """
     left, right = _panels(figure, 2)
-    points0, points1 = _points(keypoints0, "keypoints0"), _points(keypoints1, "keypoints1")
-    matches = _indices(matches0, "matches0", len(points0), len(points1))
-    _check_count("names", names, len(points0), "keypoints")
-    _check_count("names1", names1, len(points1), "keypoints")
+    points0, points1 = read_points(keypoints0, "keypoints0"), read_points(keypoints1, "keypoints1")
+    matches = read_indices(matches0, "matches0", len(points0), len(points1))
+    names = read_texts("names", names, len(points0), "keypoints")
+    names1 = read_texts("names1", names1, len(points1), "keypoints")
     colors, dashed = _line_colors(figure, matches, scores, truth, len(points1))
     matched = np.flatnonzero(matches >= 0)
     _dots(left, points0, [colors[i] if matches[i] >= 0 else UNMATCHED for i in range(len(points0))])
@@ -134,23 +139,22 @@ def plot_similarity(
     similarity: Array, names0: Sequence[str] | None = None, names1: Sequence[str] | None = None
 ) -> "Figure":
     """Show a similarity (M, N) as a heat map, with a ring around the largest of each row."""
-    values = as_array(similarity)
+    values = as_numbers(similarity, "The similarities")
     if values.ndim != 2 or 0 in values.shape or not np.isfinite(values).all():
         raise InputError(f"similarity has the shape {values.shape}; expected (M, N), finite and not empty.")
     rows, columns = values.shape
-    _check_count("names0", names0, rows, "rows")
-    _check_count("names1", names1, columns, "columns")
+    names0, names1 = read_texts("names0", names0, rows, "rows"), read_texts("names1", names1, columns, "columns")
     cell = float(np.clip(8 / max(rows, columns), 0.16, 0.5))  # inches
     figure = _new_figure(max(cell * columns, 1.5), max(cell * rows, 1.5))
     axes = figure.add_axes((0, 0, 1, 1))
-    shown = axes.imshow(values, cmap=COLORMAP, aspect="auto", interpolation="nearest")
+    picture = axes.imshow(values, cmap=COLORMAP, aspect="auto", interpolation="nearest")
     look: dict[str, Any] = {"fontsize": float(np.clip(28 * cell, 4.5, 9.5)), "parse_math": False}
     axes.set_yticks(range(rows), names0 or list(map(str, range(rows))), **look)
     axes.set_xticks(range(columns), names1 or list(map(str, range(columns))), rotation=90, **look)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.scatter(values.argmax(axis=1), range(rows), s=(25 * cell) ** 2, facecolors="none", edgecolors=WRONG)
-    bar = figure.colorbar(shown, cax=figure.add_axes((1.03, 0, 0.15 / figure.get_figwidth(), 1)))
+    bar = figure.colorbar(picture, cax=figure.add_axes((1.03, 0, 0.15 / figure.get_figwidth(), 1)))
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(labelsize=8)
     return figure
@@ -158,16 +162,28 @@ def plot_similarity(
 
 def panels(figure: "Figure") -> "list[Axes]":
     """The axes of each image, in its pixels, to draw more on."""
+    require("matplotlib")
+    from matplotlib.figure import Figure
+
+    if not isinstance(figure, Figure):
+        raise InputError(f"The figure is {shown(figure)}; expected what plot_images made.")
     return [axes for axes in figure.axes if axes.get_gid() == "marks"]
 
 
 def save_plot(figure: "Figure", path: Path | str, dpi: int = 200) -> None:
     """Write the figure without empty borders, whole or not at all; the ending of `path` chooses the format."""
-    path = Path(path)
+    path = check_path(path, "The picture")
     check_format(path)
+    panels(figure)
+    check_number(dpi, "dpi", 1, max(1, int((MAX_PIXELS / np.prod(figure.get_size_inches())) ** 0.5)), "dots per inch")
     look: dict[str, Any] = {"dpi": dpi, "bbox_inches": "tight", "pad_inches": 0.05, "facecolor": "white"}
     with writing(path), whole_file(path) as temporary:
-        figure.savefig(temporary, **look, **_signature(path.suffix.lower()))
+        try:
+            figure.savefig(temporary, **look, **_signature(path.suffix.lower()))
+        except OSError:
+            raise
+        except Exception as error:  # matplotlib draws what it was given no sooner than here
+            raise InputError(f"The figure cannot be drawn: {first_line(error)}") from error
 
 
 def check_format(path: Path) -> None:
@@ -213,41 +229,6 @@ def _add_panel(figure: "Figure", image: np.ndarray, place: tuple[float, float, f
         axes.set_axis_off()
 
 
-def _image(image: Array, what: str) -> np.ndarray:
-    """The image as (H, W, 3), uint8 or float in [0, 1]."""
-    array = as_array(image)
-    if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3:
-        array = array.transpose(1, 2, 0)  # (H, W, 3)
-    known = array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
-    if array.ndim != 3 or array.shape[2] != 3 or array.size == 0 or not known:
-        raise InputError(
-            f"{what} has the shape {array.shape} and type {array.dtype}; expected (H, W, 3) uint8 or (3, H, W) floats."
-        )
-    return array if array.dtype == np.uint8 else np.clip(array.astype(np.float32), 0, 1)
-
-
-def _points(keypoints: Array, what: str) -> np.ndarray:
-    points = np.asarray(as_array(keypoints), dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-        raise InputError(f"{what} has the shape {points.shape}; expected (N, 2) with finite coordinates.")
-    return points
-
-
-def _indices(values: Array, what: str, count: int, limit: int) -> np.ndarray:
-    """Checked matches (count,), each -1 or an index below `limit`."""
-    indices = as_array(values)
-    if indices.shape != (count,) or not np.issubdtype(indices.dtype, np.integer):
-        raise InputError(f"{what} has the shape {indices.shape} and type {indices.dtype}; expected {count} integers.")
-    if count and (indices.min() < -1 or indices.max() >= limit):
-        raise InputError(f"{what} has values from {indices.min()} to {indices.max()}; expected -1 to {limit - 1}.")
-    return indices
-
-
-def _check_count(what: str, values: Sequence[Any] | None, count: int, of: str) -> None:
-    if values is not None and len(values) != count:
-        raise InputError(f"There are {len(values)} {what} for {count} {of}; expected as many.")
-
-
 def _panels(figure: "Figure", count: int) -> "list[Axes]":
     found = panels(figure)
     if len(found) != count:
@@ -278,13 +259,13 @@ def _line_colors(
 ) -> tuple[list[Any], np.ndarray]:
     """The colour of each match and whether it is known to be wrong; explains the colours below the images."""
     if truth is not None:
-        right = matches == _indices(truth, "truth", len(matches), limit)
+        right = matches == read_indices(truth, "truth", len(matches), limit)
         matched = matches >= 0
         _legend(figure, int((right & matched).sum()), int((~right & matched).sum()), int((~matched).sum()))
         return [RIGHT if good else WRONG for good in right], ~right
     if scores is None:
         return [POINT] * len(matches), np.zeros(len(matches), dtype=bool)
-    values = np.asarray(as_array(scores), dtype=np.float64)
+    values = as_numbers(scores, "scores")
     if values.shape != matches.shape or not ((values >= 0) & (values <= 1)).all():
         raise InputError(f"scores has the shape {values.shape}; expected {len(matches)} values from 0 to 1.")
     return list(_color_bar(figure)(values)), np.zeros(len(matches), dtype=bool)

@@ -83,7 +83,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "missing.json": "cannot be read: No such file",
         ".": "cannot be read: Is a directory",
         "pipe.json": "is not a regular file",
-        "null\0.json": "cannot be read",
+        "null\0.json": "cannot be opened",
     }.items():
         with pytest.raises(DataError, match=sentence):
             annotations.read(tmp_path / path)

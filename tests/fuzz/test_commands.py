@@ -9,7 +9,7 @@ import pytest
 
 from tests.command_line import run
 from tests.fuzz import values
-from tests.fuzz.test_api import CASES, PARTS, SEED
+from tests.fuzz.test_api import CASES, LONGEST, PARTS, SEED
 from tests.matching.scene import write_scene
 
 FILES = (
@@ -50,14 +50,24 @@ def command(rng: np.random.Generator) -> list[str]:
     file = lambda: str(rng.choice(FILES))
     out = lambda: str(rng.choice(OUTPUTS))
     odd = lambda: str(values.odd_name(rng)).replace("\0", "")
-    number = lambda: str(values.pick(rng, ["0", "1", "-3", "0.5", "nan", "inf", "1e999", "abc", "", "1_0", "9" * 50]))
+    number = lambda: str(
+        values.pick(rng, ["0", "1", "-3", "0.5", "nan", "inf", "1e999", "abc", "", "1_0", "9" * 50, "1e-300"])
+    )
+    device = lambda: str(values.pick(rng, ["meta", "cpu", "cpu:0", "cuda:99", "auto", "xla", odd]))
     more = {
         "match": [("--keypoints", file), ("--keypoints1", file), ("--out", out), ("--json", out), ("--min-score", number), ("--out-dir", out),
-                  ("--pairs", file), ("--device", odd), ("--weights", file), ("--workers", number), ("--format", odd), ("--backend", odd)],
+                  ("--pairs", file), ("--device", device), ("--weights", file), ("--workers", number), ("--format", odd), ("--backend", odd), ("--box0", number),
+                  ("--one-to-one", lambda: ""), ("--engine", odd)],
         "propagate": [("--candidates", file), ("--out", out), ("--min-score", number), ("--weights", file)],
         "eval": [("--root", file), ("--json", out), ("--markdown", out), ("--pairs", number), ("--out", out), ("--seed", number)],
         "data": [("--root", file), ("--out", out), ("--size", number), ("--workers", number), ("--archives", file)],
         "export": [("--out", out), ("--format", odd)],
+        "train": [("--model.dim", number), ("--steps", number), ("--lr", number), ("--init", file), ("--data.root", file), ("--data.workers", number),
+                  ("--model.backbone", odd), ("--augment.scale", number), ("--loss.temperature", number), ("--accelerator", odd), ("--seed", number)],
+        "samples": [("--out", out), ("--copy-to", out), ("--device", device), ("--weights", file)],
+        "bench": [("--root", file), ("--out", out), ("--points", number), ("--seconds", number), ("--workers", number)],
+        "ablate": [("--out", out), ("--data.root", file), ("--steps", number)],
+        "quickstart": [("--out", file), ("--steps", number)],
     }  # fmt: skip
     name = str(rng.choice(list(more)))
     base = {
@@ -66,8 +76,22 @@ def command(rng: np.random.Generator) -> list[str]:
         "eval": lambda: ["eval", "tiny.safetensors", str(rng.choice(["folder", "pascal-voc", "nothing"]))],
         "data": lambda: ["data", str(rng.choice(["check", "prepare"])), "folder", "--root", "."],
         "export": lambda: ["export", file(), "--out", out()],
+        "train": lambda: [
+            "train",
+            str(rng.choice(["tiny", "small", "none"])),
+            "--out",
+            "out/run",
+            "--data.name",
+            "folder",
+            "--data.root",
+            "sub",
+        ],
+        "samples": lambda: ["samples", *TINY],
+        "bench": lambda: ["bench", str(rng.choice(["model", "train", "data", "x"])), "folder", "--preset", odd()],
+        "ablate": lambda: ["ablate", "nothing", odd()],
+        "quickstart": lambda: ["quickstart", "nothing", odd()],
     }[name]()
-    for k in rng.choice(len(more[name]), int(rng.integers(1, 4)), replace=False):
+    for k in rng.choice(len(more[name]), min(len(more[name]), int(rng.integers(1, 4))), replace=False):
         option, value = more[name][int(k)]
         base += [option, value()]
     if rng.random() < 0.3:
@@ -100,6 +124,10 @@ def test_command_lines(
         code, out, err = run(capsys, *arguments)
         assert code in (0, 1, 2), (arguments, err)
         assert "Traceback" not in err + out, arguments
+        said = [line for line in err.splitlines() if line.strip()]
+        assert code == 0 or said, arguments
+        if code == 2 and not err.lstrip().startswith("╭"):  # of our own sentences; the parser draws a box
+            assert max(map(len, said)) <= LONGEST, (arguments, err)
         after = fingerprints(tmp_path)
         assert {key: after.get(key) for key in before} == before, arguments
         for new in after.keys() - before.keys():

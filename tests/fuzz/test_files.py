@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from normmatch import NormMatch
 from normmatch.annotations import read
-from normmatch.datasets import folder
+from normmatch.datasets import folder, prepared
 from normmatch.io import read_image
+from normmatch.matching import pair_list
+from normmatch.training import checkpoint
 from tests.fuzz import values
 from tests.fuzz.test_api import CASES, PARTS, SEED, Hunt
 from tests.matching.scene import photograph, tiny_model
@@ -62,6 +66,12 @@ def test_odd_values_in_json(part: int, tmp_path: Path) -> None:
         10**30,
         [1, 2, 3],
         "\ud800",
+        values.deep(900),
+        [[1, 2], [3]],
+        "$\\bad{$",
+        float("nan"),
+        2.5,
+        "\u0661",
     ]
     hunt = Hunt()
     for case in range(part, CASES, PARTS):
@@ -146,3 +156,41 @@ def test_weights(part: int, tmp_path: Path) -> None:
         hunt(case, lambda path=path: NormMatch.from_pretrained(path))  # type: ignore[misc]
     hunt.done()
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors", "tiny.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the program itself writes, small: a prepared cache, results of a list, a checkpoint, a log."""
+    root = tmp_path_factory.mktemp("written")
+    for name in ("a.png", "b.png"):
+        Image.fromarray(photograph(1)).save(root / name)
+    (root / "points.csv").write_bytes(CSV)
+    prepared.prepare(folder.load(root), root / "cache", 16, workers=1, progress=False)
+    (root / "results.jsonl").write_text("".join(f'{{"row": {row}, "matches": []}}\n' for row in range(3)))
+    (root / "run.json").write_text('{"weights": "abc", "min_score": null}')
+    (root / "pairs.csv").write_text("image0,image1\na.png,b.png\n")
+    checkpoint.save(root / "step-1.safetensors", {"step": 1, "model": {"x": torch.zeros(3)}}, 1)
+    return root
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_the_program_wrote(part: int, written: Path, tmp_path: Path) -> None:
+    readers = {
+        "cache/manifest.json": lambda root: list(prepared.load_prepared(root / "cache")),
+        "cache/objects.json": lambda root: list(prepared.load_prepared(root / "cache")),
+        "cache/images.npy": lambda root: list(prepared.load_prepared(root / "cache")),
+        "results.jsonl": lambda root: pair_list._read_done(root / "results.jsonl", 3),
+        "run.json": lambda root: pair_list._check_run(root, {"weights": "abc"}),
+        "pairs.csv": lambda root: pair_list._tasks(root / "pairs.csv", root / "points.csv"),
+        "step-1.safetensors": lambda root: checkpoint.load(root / "step-1.safetensors"),
+    }
+    hunt = Hunt()
+    for case in range(part, CASES // 2, PARTS):
+        rng = np.random.default_rng((SEED, 13, case))
+        name = values.pick(rng, list(readers))
+        root = tmp_path / str(case)
+        shutil.copytree(written, root)
+        (root / name).write_bytes(values.damaged(rng, (root / name).read_bytes()))
+        hunt(case, lambda root=root, name=name: readers[name](root))  # type: ignore[misc]
+        shutil.rmtree(root)
+    hunt.done()

@@ -1,8 +1,10 @@
 """Seeded generators of what a hostile or careless caller hands over: images, points, boxes, options, bytes, names."""
 
 import fractions
+import inspect
 import io
 import math
+import numbers
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ HUGE = 10**400
 def pick(rng: Rng, values: list[Any]) -> Any:
     """One of the values; functions among them are called."""
     value = values[int(rng.integers(len(values)))]
-    return value() if callable(value) and not isinstance(value, type) else value
+    return value() if inspect.isfunction(value) else value
 
 
 def good_image(rng: Rng) -> np.ndarray:
@@ -99,6 +101,44 @@ def odd_box(rng: Rng) -> Any:
     )  # fmt: skip
 
 
+def no_points(value: Any) -> bool:
+    """Whether keypoints are surely none, told without the library: they must be refused."""
+    if isinstance(value, torch.Tensor):
+        if value.is_meta or value.is_complex():
+            return True
+        value = value.to_dense().double().numpy() if value.layout != torch.strided else value.double().numpy()
+    if isinstance(value, np.ndarray):
+        if (
+            value.dtype.kind not in "fiuO"
+            or value.ndim != 2 - (value.shape == (0,))
+            or value.shape[-1:] not in ((2,), (0,))
+        ):
+            return True
+        if value.shape[0] and value.shape[1] == 0:
+            return True
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        return True
+    number = lambda v: isinstance(v, int | float | fractions.Fraction) and not isinstance(v, bool) and abs(v) < 1e300
+    return not all(isinstance(p, list | tuple) and len(p) == 2 and all(map(number, p)) for p in value)
+
+
+def no_box(value: Any) -> bool:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        value = value.tolist()
+    return value is not None and (not isinstance(value, list | tuple) or no_points([value[:2], value[2:]]))
+
+
+def no_flag(value: Any) -> bool:
+    return not isinstance(value, bool | np.bool_)
+
+
+def no_score(value: Any) -> bool:
+    if isinstance(value, bool | torch.Tensor | np.ndarray | complex) or not isinstance(value, numbers.Real | None):
+        return True
+    return value is not None and not 0 <= value <= 1
+
+
 def odd_flag(rng: Rng) -> Any:
     return pick(rng, [True, False, None, 0, 1, "abc", "", [], object(), math.nan, np.bool_(True), 2, torch.tensor(1)])
 
@@ -107,7 +147,7 @@ def odd_number(rng: Rng) -> Any:
     return pick(
         rng,
         [
-            None, 0, 1, 0.5, -1, 2, math.nan, math.inf, -math.inf, HUGE, -HUGE, "0.5", "abc", "", [], [0.5], {}, object(), 1j, True, b"1",
+            None, 0, 1, 0.5, -1, 2, 10**5000, math.nan, math.inf, -math.inf, HUGE, -HUGE, "0.5", "abc", "", [], [0.5], {}, object(), 1j, True, b"1",
             np.float32(0.3), np.array(0.2), np.array([0.1, 0.2]), torch.tensor(0.4), fractions.Fraction(1, 3), 1e-320,
         ],
     )  # fmt: skip
@@ -174,3 +214,11 @@ def damaged(rng: Rng, content: bytes) -> bytes:
                 )
             )
     return bytes(data)
+
+
+def deep(depth: int) -> list[Any]:
+    """Lists in lists."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value

@@ -109,10 +109,13 @@ def test_files_that_are_damaged_or_of_two_networks(exported_folder: Path, tmp_pa
     (tmp_path / "head.onnx").write_bytes(b"hello")
     head = tmp_path / "head.onnx"
     assert refused(WeightsError, tmp_path) == f"{head} is not an ONNX file that onnxruntime can run; export it anew."
+    start = b'{"min_score": 0, "dim": 32, "num_heads": 4, "image_size": '
     for config, message in (
-        (b'{"image_size": 64, "min_score": 0.0, "dim": 32}', "are not of the same network; export it anew."),
-        (b'{"image_size": 64}', "carries no config of a network; expected what `normmatch export` wrote."),
-        (b"[]", "carries no config of a network; expected what `normmatch export` wrote."),
+        (start + b"64}", "are not of the same network; export it anew."),
+        (b'{"image_size": 64}', "it lacks the setting dim"),
+        (b"[]", "'list' object has no attribute 'items'"),
+        (start + b"Infinity}", "image_size is inf, expected a int such as 378"),
+        *((start + size + b"}", "expected 1 to 4,096") for size in (b"0", b"-5", b"1000000000", b"9" * 400)),
     ):
         head.write_bytes(with_config(exported_folder / "head.onnx", config.decode()))
         assert refused(WeightsError, tmp_path).endswith(message)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from normmatch.checks import check_path, read_number
 from normmatch.errors import DataError
 from normmatch.geometry import Box
 from normmatch.io import is_web_address, parse_json, read_text
@@ -67,7 +68,7 @@ def read(path: Path | str) -> list[Annotation]:
     """Read a keypoints file of any format; every mistake in it is one sentence with its place."""
     from normmatch.annotations import coco, csv, native
 
-    path = Path(path)
+    path = check_path(path, "The keypoints file", DataError)
     ending = path.suffix.lower()
     if is_web_address(path) and not os.path.exists(path):
         raise DataError(f"{path} is a web address; expected {ENDINGS} on this computer.")
@@ -124,10 +125,7 @@ def printable(where: str, row: Row, column: str) -> str:
 
 def number(where: str, what: str, value: Any) -> float:
     """A pixel coordinate of something."""
-    try:
-        found = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
+    found = read_number(value)
     if not abs(found) <= MAX_COORDINATE:  # also when it is not a number
         raise DataError(
             f"{where}: {short(value)} is no pixel coordinate (of {what}); expected a number of at most "
@@ -205,11 +203,8 @@ def _scores(rows: Sequence[tuple[str, Row]]) -> np.ndarray | None:
     scores = []
     for place, row in rows:
         value = row.get("score")
-        try:
-            found = math.nan if value in (None, "") else float(value)
-        except (TypeError, ValueError, OverflowError):
-            found = math.inf
-        if isinstance(value, bool) or math.isinf(found):
+        found = read_number(value)
+        if not math.isfinite(found) and value not in (None, ""):
             raise DataError(f"{place}: the score is {short(value)}; expected a number.")
         scores.append(found)
     return np.array(scores) if any(map(math.isfinite, scores)) else None

@@ -26,7 +26,7 @@ def read(path: Path, content: Any) -> list[Annotation]:
     files, classes = _by_id(path, "image", images), _by_id(path, "category", categories)
     found = []
     for number, annotation in enumerate(annotations):
-        where = f"{path.name} annotation {annotation.get('id', f'number {number}')}"
+        where = f"{path.name} annotation {short(annotation.get('id', f'number {number}')).strip(chr(39))}"
         image, category = _lookup(files, annotation.get("image_id")), _lookup(classes, annotation.get("category_id"))
         if image is None or category is None:
             raise DataError(f"{where}: its image_id or category_id is not in the file's images or categories.")
@@ -34,7 +34,7 @@ def read(path: Path, content: Any) -> list[Annotation]:
             raise DataError(f"{where}: its image needs a `file_name` and its category a `name`.")
         rows = _rows(where, annotation, category.get("keypoints") or [])
         box = annotation.get("bbox") if rows else None  # the unlabelled ones may have boxes of any kind
-        about = {"label": category["name"], "split": image.get("split") or ""}
+        about = {"label": category["name"], "split": "" if image.get("split") is None else image["split"]}
         found.append(make_annotation(where, filled(where, image, "file_name"), rows, box=box, **about))
     return found
 
@@ -89,7 +89,7 @@ def _by_id(path: Path, kind: str, items: list[Item]) -> dict[Any, Item]:
     for item in items:
         key = item.get("id")
         if not isinstance(key, int | str) or key in found:
-            raise DataError(f"{path}: the {kind} id {key!r} is missing, used twice or no number.")
+            raise DataError(f"{path}: the {kind} id {short(key)} is missing, used twice or no number.")
         found[key] = item
     return found
 

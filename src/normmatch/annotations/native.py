@@ -37,8 +37,10 @@ def read(path: Path, content: Any) -> list[Annotation]:
         if not isinstance(points, list) or not all(isinstance(p, dict) and {"x", "y"} <= p.keys() for p in points):
             raise DataError(f"{where}: `keypoints` must be a list of objects with name, x and y.")
         rows = [(f"{where} keypoint number {k}", {"name": str(k), **point}) for k, point in enumerate(points)]
-        about = {"label": entry.get("class") or "", "split": entry.get("split") or ""}
-        found.append(make_annotation(where, filled(where, entry, "image"), rows, box=entry.get("box"), **about))
+        label, split = ("" if entry.get(key) is None else entry[key] for key in ("class", "split"))
+        found.append(
+            make_annotation(where, filled(where, entry, "image"), rows, box=entry.get("box"), label=label, split=split)
+        )
     return found
 
 

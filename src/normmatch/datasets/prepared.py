@@ -19,11 +19,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError  # which numpy lets out where the head of a file is cut off
 from typing import Any
 
 import numpy as np
 
 from normmatch.annotations import Annotation
+from normmatch.checks import check_count
+from normmatch.config import MAX_WORKERS
 from normmatch.datasets.crops import read_crop
 from normmatch.datasets.image_file import ImageFile
 from normmatch.datasets.manifest import (
@@ -72,6 +75,7 @@ def prepare(
         raise DataError(f"The dataset {dataset.name} has no objects to prepare.")
     if not 8 <= size <= 4096:
         raise DataError(f"The size of the prepared images is {size}; expected 8 to 4096 pixels.")
+    workers = check_count(cores() if workers is None else workers, "workers", 1, MAX_WORKERS)
     manifest = {**describe(dataset), "size": size}
     try:
         if earlier := _earlier_report(folder, manifest, strict):
@@ -79,7 +83,7 @@ def prepare(
         with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"preparing {folder}"):
             if earlier := _earlier_report(folder, manifest, strict):  # made by the process that was waited for
                 return earlier
-            report = _build(dataset, folder, manifest, workers or cores(), progress, strict)
+            report = _build(dataset, folder, manifest, workers, progress, strict)
     except OSError as error:
         raise _disk_error(folder, error) from error
     if report.skipped:
@@ -105,7 +109,7 @@ def load_prepared(folder: Path, expected: Dataset | None = None, size: int | Non
             raise ValueError(f"images.npy holds {images.dtype} of shape {images.shape}")
         splits = json.loads((folder / "objects.json").read_bytes())
         return {name: _read_split(folder, split, len(images)) for name, split in splits.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, TokenError) as error:
         reason = getattr(error, "strerror", None) or error
         place = folder.name if "--root" in rebuild else folder  # said once, or the command might be cut out
         raise DataError(f"The cache {place} is damaged ({reason}); {rebuild}.") from error

@@ -1,17 +1,19 @@
-"""What a user gives: references, points and boxes, each mistake in one sentence. No torch here."""
+"""What a user gives: pairs, references, points and boxes, each mistake in one sentence. No torch here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from normmatch.checks import check_list, shown
 from normmatch.errors import InputError
 from normmatch.geometry import MAX_POINTS, clip_box
-from normmatch.io import as_array, load_image
+from normmatch.io import as_numbers, load_image
 from normmatch.matching.looks import Box
 
 MARGIN = 0.15  # around the landmarks' box, on each side
+PAIR = "(image0, image1, keypoints0, keypoints1), which may go on with box0 and box1"
 SMALLEST = 0.25  # of the crop's longer side: an object is not taken to be smaller
 
 
@@ -24,20 +26,50 @@ class Reference:
     box: Any = None  # xmin, ymin, width and height of the object in pixels
 
 
+class Pair(NamedTuple):
+    """Two images, their keypoints, and boxes (xmin, ymin, width, height) of the objects if wanted."""
+
+    image0: Any
+    image1: Any
+    keypoints0: Any
+    keypoints1: Any
+    box0: Any = None
+    box1: Any = None
+
+
+def as_pair(number: int, given: Any) -> Pair:
+    """A tuple as what it stands for."""
+    values = check_list(given, f"Pair number {number}", PAIR)
+    if not 4 <= len(values) <= 6:
+        raise InputError(f"Pair number {number} has {len(values)} parts; expected {PAIR}.")
+    return Pair(*values)
+
+
 def check_flip(flip: Sequence[int] | None, landmarks: int) -> np.ndarray:
-    order = np.arange(landmarks) if flip is None else np.asarray(flip)
-    if sorted(order.tolist()) != list(range(landmarks)):
-        raise InputError(f"flip is {flip!r}; expected each of the numbers 0 to {landmarks - 1} once.")
-    return order
+    order = np.arange(landmarks) if flip is None else as_numbers(flip, "The numbers of flip")
+    if order.ndim != 1 or sorted(order.tolist()) != list(range(landmarks)):
+        raise InputError(f"flip is {shown(flip)}; expected each of the numbers 0 to {landmarks - 1} once.")
+    return order.astype(int)
+
+
+def as_reference(given: Any, number: int) -> Reference:
+    """A tuple as what it stands for."""
+    expected = "(image, keypoints), which may go on with a box"
+    values = check_list(given, f"reference {number}", expected)
+    if len(values) not in (2, 3):
+        raise InputError(f"reference {number} has {len(values)} parts; expected {expected}.")
+    return Reference(*values)
 
 
 def check_references(references: Sequence[Reference]) -> tuple[list[np.ndarray], list[np.ndarray], list[Box | None]]:
     """Images, points (K, 2) and boxes; every mistake is one sentence."""
-    if not references:
+    if not check_list(references, "references"):
         raise InputError("There are no references; expected at least one annotated photograph.")
     images, points, boxes = [], [], []
     for number, one in enumerate(references):
         name = f"reference {number}"
+        if not isinstance(one, Reference):
+            raise InputError(f"{name} is {shown(one)}; expected a Reference.")
         images.append(load_image(one.image, name))
         points.append(_check_points(one.keypoints, images[-1], name))
         boxes.append(None if one.box is None else check_box(one.box, images[-1], name))
@@ -54,10 +86,7 @@ def check_references(references: Sequence[Reference]) -> tuple[list[np.ndarray],
 
 
 def _check_points(keypoints: Any, image: np.ndarray, name: str) -> np.ndarray:
-    try:
-        points = as_array(keypoints).astype(np.float64)
-    except (TypeError, ValueError):
-        points = np.zeros(0)
+    points = as_numbers(keypoints, f"The keypoints of {name}", "(N, 2), x and y in pixels")
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise InputError(f"The keypoints of {name} have the shape {points.shape}; expected (N, 2), x and y in pixels.")
     if len(points) > MAX_POINTS:
@@ -78,10 +107,10 @@ def check_box(box: Any, image: np.ndarray, name: str) -> Box:
     """The part of the box that lies in the image; the whole image without one."""
     if box is None:
         return whole_box(image)
-    try:
-        x, y, width, height = (float(value) for value in as_array(box).ravel())
-    except (TypeError, ValueError):
-        raise InputError(f"The box of {name} is {box!r}; expected xmin, ymin, width and height in pixels.") from None
+    values = as_numbers(box, f"The numbers of the box of {name}", "xmin, ymin, width and height in pixels")
+    if values.shape != (4,):
+        raise InputError(f"The box of {name} is {shown(box)}; expected xmin, ymin, width and height in pixels.")
+    x, y, width, height = values.tolist()
     h, w = image.shape[:2]
     clipped = clip_box((x, y, width, height), (w, h)) if max(width, height) < 1e9 else None
     if clipped is None:

@@ -11,11 +11,12 @@ places a shape (`shape.py`), and each landmark is looked at twice (`looks.py`).
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, repeat
+from itertools import count, repeat, zip_longest
 from typing import Any, Literal
 
 import numpy as np
 
+from normmatch.checks import check_count, check_flag, check_iterator
 from normmatch.errors import InputError
 from normmatch.io import load_image
 from normmatch.matching.certainty import (
@@ -98,9 +99,14 @@ def locate_many(
         mirrored: they may be seen from the other side; twice as many.
         flip: the number that each landmark has in a mirrored thing, where left and right exchange their names.
     """
+    if not isinstance(images, list | tuple):
+        images = check_iterator(images, "images")
+    if boxes is not None and not isinstance(boxes, list | tuple):
+        boxes = check_iterator(boxes, "boxes")
+    learn = check_flag(learn, "learn")
     fitted = Landmarks(references, encoder, looks, turned, mirrored, flip)
     fitted.calibrate()
-    pairs = zip(images, repeat(None) if boxes is None else boxes, strict=boxes is not None)
+    pairs = _paired(images, boxes)
     if learn and not (turned or mirrored) and isinstance(images, Sequence) and len(images) > 2:
         given = [None] * len(images) if boxes is None else list(boxes)
         if len(given) != len(images):
@@ -110,6 +116,18 @@ def locate_many(
         pairs = zip(images, given, strict=True)
     for number, (image, box) in enumerate(pairs):
         yield fitted.locate(image, box, f"image {number}")
+
+
+def _paired(images: Iterable[Any], boxes: Iterable[Any] | None) -> Iterator[tuple[Any, Any]]:
+    """Images, each with its box."""
+    if boxes is None:
+        yield from zip(images, repeat(None), strict=False)
+        return
+    nothing = object()
+    for image, box in zip_longest(images, boxes, fillvalue=nothing):
+        if image is nothing or box is nothing:
+            raise InputError("There are not as many boxes as images; expected a box, or None, for each.")
+        yield image, box
 
 
 class Landmarks:
@@ -124,8 +142,8 @@ class Landmarks:
         mirrored: bool = False,
         flip: Sequence[int] | None = None,
     ) -> None:
-        if looks not in (1, 2):
-            raise InputError(f"looks is {looks!r}; expected 1 or 2.")
+        check_count(looks, "looks", 1, 2)
+        turned, mirrored = check_flag(turned, "turned"), check_flag(mirrored, "mirrored")
         self.encoder, self.turnings, self.sides = encoder, TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
         self.images, self.points, self.given = check_references(references)
         self.drawn = all(box is not None for box in self.given)

@@ -10,18 +10,27 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from numbers import Real
 from pathlib import Path
-from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from normmatch.checks import (
+    check_count,
+    check_flag,
+    check_iterator,
+    check_list,
+    check_number,
+    check_path,
+    check_word,
+    shown,
+)
 from normmatch.config import BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend
 from normmatch.matching.decoding import Result, decode
+from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
@@ -30,18 +39,8 @@ if TYPE_CHECKING:
 
 ENCODE_BATCH = 8  # images that go through the backbone together
 EMBED_BATCH = 32  # images whose keypoints are embedded together, if they have few
+MAX_CACHE = 1_000_000  # images
 MAX_CELLS = MAX_POINTS**2  # of the graphs of a batch: fewer go together where they have many points
-
-
-class Pair(NamedTuple):
-    """Two images, their keypoints, and boxes (xmin, ymin, width, height) of the objects if wanted."""
-
-    image0: Any
-    image1: Any
-    keypoints0: Any
-    keypoints1: Any
-    box0: Any = None
-    box1: Any = None
 
 
 class Matcher:
@@ -67,8 +66,7 @@ class Matcher:
         precision: str = "auto",
         cache: int = 32,
     ) -> None:
-        if cache < 0:
-            raise ConfigError(f"cache is {cache}, expected a number of images of at least 0.")
+        cache = check_count(cache, "cache", 0, MAX_CACHE, "a number of images", ConfigError)
         self.backend = _open_backend(weights, device, backend, compile, precision)
         self.cache = cache
         self._features, self._tokens = LRUCache(cache), LRUCache(cache)  # of images, and of images with keypoints
@@ -136,21 +134,24 @@ class Matcher:
 
         options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": min_score}
         size = self.backend.pair_batch
-        read = ahead(crops, (Pair(*pair) for pair in pairs), size)
+        read = ahead(
+            crops, itertools.starmap(as_pair, enumerate(check_iterator(pairs, "pairs", "a list of pairs"))), size
+        )
         return [result for chunk in chunks(read, size) for result in self.match_crops(chunk, **options)]
 
     def match_many(
         self,
-        images: Sequence[Any],
-        keypoints: Sequence[Any],
-        boxes: Sequence[Any] | None = None,
+        images: Iterable[Any],
+        keypoints: Iterable[Any],
+        boxes: Iterable[Any] | None = None,
         *,
         one_to_one: bool = False,
         mutual: bool = False,
         min_score: float | None = None,
     ) -> dict[tuple[int, int], Result]:
         """Match every image with every later one; the backbone sees each once. Keys are (i, j) with i < j."""
-        boxes = [None] * len(images) if boxes is None else boxes
+        images, keypoints = check_list(images, "images"), check_list(keypoints, "keypoints")
+        boxes = [None] * len(images) if boxes is None else check_list(boxes, "boxes")
         if not len(images) == len(keypoints) == len(boxes):
             raise InputError(
                 f"There are {len(images)} images, {len(keypoints)} sets of keypoints and {len(boxes)} boxes; "
@@ -177,9 +178,10 @@ class Matcher:
         **options: Any,
     ) -> "Iterator[Located]":  # fmt: skip
         """Find the landmarks of a few images (image, keypoints, box) in many; options are those of `locate.py`."""
-        from normmatch.matching.locate import Reference, locate_many
+        from normmatch.matching.locate import locate_many
 
-        return locate_many([Reference(*item) for item in references], images, boxes, encoder=self.backend, **options)
+        known = [as_reference(item, number) for number, item in enumerate(check_list(references, "references"))]
+        return locate_many(known, images, boxes, encoder=self.backend, **options)
 
     def crop(self, image: Any, keypoints: Any, box: Any = None, name: str = "image") -> CropWithKeypoints:
         """An image with its keypoints as the network takes them; arguments as of `match`, `name` is for messages."""
@@ -196,10 +198,8 @@ class Matcher:
     ) -> list[Result]:
         """Match pairs, the backend's `pair_batch` or fewer, whose images were read before; `tokens` are of `embed`."""
         min_score = self.backend.min_score if min_score is None else min_score
-        if not isinstance(min_score, Real) or not 0 <= min_score <= 1:
-            said = f"{min_score:g}" if isinstance(min_score, float) else " ".join(short(min_score).split())
-            raise InputError(f"min_score is {said}; expected a score from 0 to 1.")
-        options: dict[str, Any] = {"one_to_one": one_to_one, "mutual": mutual, "min_score": float(min_score)}
+        flags = {"one_to_one": check_flag(one_to_one, "one_to_one"), "mutual": check_flag(mutual, "mutual")}
+        options: dict[str, Any] = {**flags, "min_score": check_number(min_score, "min_score", 0, 1, "a score")}
         if tokens is None:
             tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
@@ -277,7 +277,8 @@ def match_pair(
     **options: Any,
 ) -> Result:
     """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
-    return _shared(str(weights), device, backend).match(image0, image1, keypoints0, keypoints1, **options)
+    key: Any = (value if isinstance(value, Hashable) else shown(value) for value in (device, backend))
+    return _shared(str(check_path(weights, "weights")), *key).match(image0, image1, keypoints0, keypoints1, **options)
 
 
 @functools.lru_cache(maxsize=2)
@@ -286,15 +287,14 @@ def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
 
 
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
-    if backend == "torch":
+    compile = check_flag(compile, "compile")
+    if check_word(backend, "backend", ("torch", "onnx"), ConfigError) == "torch":
         from normmatch.matching.backends.torch import TorchBackend
 
         return TorchBackend(weights, device, precision, compile)
-    if backend == "onnx":
-        from normmatch.matching.backends.onnx import OnnxBackend
+    from normmatch.matching.backends.onnx import OnnxBackend
 
-        return OnnxBackend(weights, device, precision, compile)
-    raise ConfigError(f"backend is {backend!r}, expected torch or onnx.")
+    return OnnxBackend(weights, device, precision, compile)
 
 
 def _batches(counts: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -23,7 +23,8 @@ from normmatch import __version__, annotations
 from normmatch.annotations import MAX_BYTES, Annotation, filled
 from normmatch.annotations.csv import csv_rows
 from normmatch.annotations.images import ImageIndex
-from normmatch.config import MatchOptions
+from normmatch.checks import check_count
+from normmatch.config import MAX_WORKERS, MatchOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
@@ -79,6 +80,8 @@ def match_list(
         overwrite: replace files that were not written by this program, too.
         progress: whether a bar is shown.
     """
+    if workers is not None:
+        check_count(workers, "workers", 1, MAX_WORKERS)
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
     results = out / "results.jsonl"
@@ -239,7 +242,7 @@ def _check_run(out: Path, asked: dict[str, Any]) -> Any:
         raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
     changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
     if changed:
@@ -269,9 +272,10 @@ def _read_done(path: Path, total: int) -> set[int]:
 
 def _row(line: bytes) -> int | None:
     try:
-        return int(json.loads(line)["row"])
-    except (ValueError, KeyError, TypeError):
+        row = json.loads(line)["row"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    return row if type(row) is int else None
 
 
 def _append(results: Path, records: Iterable[Record]) -> list[Record]:

@@ -1,10 +1,10 @@
 """What to compute on, and in which precision."""
 
 import warnings
-from reprlib import repr as short
 
 import torch
 
+from normmatch.checks import check_word, shown
 from normmatch.errors import ConfigError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -12,17 +12,19 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 def find_device(name: str) -> torch.device:
     """The device of a name; "auto" is cuda where there is one, else cpu."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
+        if not isinstance(name, str | torch.device):
+            raise TypeError("torch would take a number for a GPU")
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:  # AssertionError: torch was built without cuda
+        torch.zeros(1, device=device).cpu()  # which "meta" cannot
+    except Exception as error:  # torch has many: it was built without cuda, knows no such device, cannot reach it
         usable = ["auto", "cpu"]
         usable += ["cuda"] if torch.cuda.is_available() else []
         usable += ["mps"] if torch.backends.mps.is_available() else []
         expected = ", ".join(usable[:-1]) + f" or {usable[-1]}"
-        raise ConfigError(f"The device {short(name)} cannot be used here; expected {expected}.") from error
+        raise ConfigError(f"The device {shown(name)} cannot be used here; expected {expected}.") from error
     return device
 
 
@@ -41,11 +43,9 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     auto is bfloat16 where the device has instructions for it; without them float16 on a GPU, float32 elsewhere. A half
     precision that a CPU would only imitate, slowly, is replaced by float32 with a warning.
     """
-    native = _has_bfloat16(device)
+    name, native = check_word(name, "precision", ("auto", *PRECISIONS), ConfigError), _has_bfloat16(device)
     if name == "auto":
         return torch.bfloat16 if native else torch.float16 if device.type == "cuda" else torch.float32
-    if name not in PRECISIONS:
-        raise ConfigError(f"precision is {name!r}, expected auto, {', '.join(PRECISIONS)}")
     dtype = PRECISIONS[name]
     if (dtype == torch.bfloat16 and not native) or (dtype == torch.float16 and device.type == "cpu"):
         better = torch.float16 if device.type == "cuda" else torch.float32

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normmatch.checks import check_path, shown
 from normmatch.config import ModelConfig
-from normmatch.errors import NormMatchError, WeightsError
+from normmatch.errors import ConfigError, NormMatchError, WeightsError
 from normmatch.geometry import delaunay
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, load_weights, make_backbone
@@ -137,6 +138,8 @@ class NormMatch(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        if not isinstance(config, ModelConfig):
+            raise ConfigError(f"config is {shown(config)}, expected a ModelConfig; a name is for from_pretrained")
         self.config = config
         self.backbone = make_backbone(
             config.backbone, config.backbone_layers, config.image_size, config.backbone_weights
@@ -161,12 +164,12 @@ class NormMatch(nn.Module):
                 log_assignment (B, M, N): after Sinkhorn, -inf for padding
                 descriptors0 (B, M, D), descriptors1 (B, N, D): unit vectors
         """
-        check_pair(data)
+        check_pair(data, self.backbone)
         return self.match(data)
 
     def encode(self, image: Tensor) -> Features:
         """What the network sees in images (B, 3, H, W) in [0, 1]; reusable for any keypoints and any partner."""
-        check_image(image, "image")
+        check_image(image, "image", self.backbone)
         return self.backbone(image)
 
     def features(self, data: Mapping[str, Any]) -> tuple[Features, Features]:
@@ -204,7 +207,7 @@ class NormMatch(nn.Module):
 
         `held_out` tells whether objects of the training split were kept from training, see `weights.read_held_out`.
         """
-        path = Path(path)
+        path = check_path(path, "The place of the weights", WeightsError)
         file = path if path.suffix == ".safetensors" else path / FILE_NAME
         tensors = {key: value.detach().cpu().contiguous().numpy() for key, value in self.state_dict().items()}
         save_weights(file, round_tensors(tensors, bits), self.config, held_out)

@@ -71,7 +71,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:  # which notices a file that is cut off
             yield file
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise WeightsError(f"checkpoint {path} cannot be read ({error}); expected one that training wrote") from error
 
 

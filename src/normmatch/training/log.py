@@ -144,7 +144,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
     for text in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
         try:
             lines.append(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             break
     return lines
 

@@ -210,7 +210,7 @@ def begin(config: TrainConfig, resumed: bool) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}); start the run anew without --resume") from error
     return content
 

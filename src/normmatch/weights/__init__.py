@@ -6,7 +6,7 @@ split were kept from training: "true", "false", or nothing in files that do not 
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save_file
 
+from normmatch.checks import check_count, check_path
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
 from normmatch.outputs import whole_file
@@ -32,9 +33,9 @@ def find_weights(name: str | Path) -> Path:
     A file or folder that is called like a bundled network is written as a path: `./small`.
     """
     bundled = {file.stem: file for file in sorted(BUNDLED.glob("*.safetensors"))}
-    if name in bundled:
-        return bundled[str(name)]
-    path = Path(name)
+    if isinstance(name, str) and name in bundled:
+        return bundled[name]
+    path = check_path(name, "weights", WeightsError)
     if path.is_file():
         return path
     if path.is_dir():
@@ -75,17 +76,28 @@ def _download(name: str) -> Path:
 
 def read_config(path: Path) -> ModelConfig:
     """The config that a weights file carries."""
-    text = _read_metadata(path).get("config")
+    config = parse_config(_read_metadata(path).get("config"), f"weights file {path}")
+    if config.parameters > path.stat().st_size:  # a byte each is the least
+        raise WeightsError(
+            f"weights file {path} does not fit the model: it is too small for {config.parameters:,} numbers"
+        )
+    return config
+
+
+def parse_config(text: str | None, where: str, needed: Collection[str] = ()) -> ModelConfig:
+    """A config from the JSON that a file carries."""
     if text is None:
-        raise WeightsError(f"weights file {path} carries no config; expected one that save_pretrained wrote")
+        raise WeightsError(f"{where} carries no config; expected one that NormMatch wrote")
     try:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
         unknown = sorted(values.keys() - {f.name for f in fields(ModelConfig)})
         if unknown:
             raise ConfigError(f"it has the unknown setting {unknown[0]}")
+        if missing := sorted(set(needed) - values.keys()):
+            raise ConfigError(f"it lacks the setting {missing[0]}")
         return ModelConfig(**values)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"weights file {path} carries a config that cannot be: {first_line(error)}") from error
+        raise WeightsError(f"{where} carries a config that cannot be: {first_line(error)}") from error
 
 
 def read_held_out(path: Path) -> bool | None:
@@ -181,8 +193,8 @@ def round_tensors(tensors: Mapping[str, np.ndarray], bits: int) -> Tensors:
     With 8 bits each row of a matrix has a scale, its largest entry over 127, kept as a tensor of its own; everything
     that is not a matrix stays in half precision.
     """
-    if bits not in (32, 16, 8):
-        raise ConfigError(f"bits is {bits}; expected 32, 16 or 8")
+    if check_count(bits, "bits", 8, 32) not in (32, 16, 8):
+        raise WeightsError(f"bits is {bits}, expected 32, 16 or 8")
     if bits == 32:
         return dict(tensors)
     result = {}

@@ -1,15 +1,16 @@
 """The network behind `Matcher`, run by onnxruntime from the files of `normmatch export`. Nothing here imports torch."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from normmatch.checks import check_path, shown
 from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.extras import require
 from normmatch.geometry import delaunay, pad_points
+from normmatch.weights import parse_config
 
 ENCODED = ("first", "second", "pooled")
 MAX_POINTS = 1024  # of an image: the exported head holds all messages between them at once, 5 GB here
@@ -45,8 +46,8 @@ class OnnxBackend:
     pair_batch = 16  # more are no faster on a CPU
 
     def __init__(self, weights: Any, device: str, precision: str, compile: bool) -> None:
-        if precision not in ("auto", "float32") or compile:
-            wrong = "compile is True" if compile else f"precision is {precision!r}"
+        if not isinstance(precision, str) or precision not in ("auto", "float32") or compile:
+            wrong = "compile is True" if compile else f"precision is {shown(precision)}"
             raise ConfigError(f"{wrong}, but the backend onnx runs files as they are; expected what is the default.")
         providers = _providers(device)
         files = _files(weights)
@@ -92,7 +93,8 @@ class OnnxBackend:
 def _files(weights: Any) -> list[Path]:
     if not isinstance(weights, str | Path):
         raise ConfigError(f"the backend onnx got a {type(weights).__name__}; expected a folder that export wrote.")
-    files = [Path(weights) / "encoder.onnx", Path(weights) / "head.onnx"]
+    folder = check_path(weights, "weights", WeightsError)
+    files = [folder / "encoder.onnx", folder / "head.onnx"]
     if not all(file.is_file() for file in files):
         raise WeightsError(
             f"{weights} is no folder with encoder.onnx and head.onnx, which the backend onnx runs; "
@@ -105,6 +107,7 @@ def _providers(device: str) -> list[str]:
     require("onnxruntime")
     import onnxruntime
 
+    device = device if isinstance(device, str) else shown(device)
     if device in ("auto", "cpu"):
         return ["CPUExecutionProvider"]
     if device == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
@@ -125,8 +128,9 @@ def _open(file: Path, providers: list[str]) -> Any:
 
 def _config(session: Any, file: Path) -> tuple[int, float, int]:
     """Image size, least score and width of the network, from the metadata of a file."""
-    try:
-        values = json.loads(session.get_modelmeta().custom_metadata_map["config"])
-        return int(values["image_size"]), float(values["min_score"]), int(values["dim"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise WeightsError(f"{file} carries no config of a network; expected what `normmatch export` wrote.") from error
+    config = parse_config(
+        session.get_modelmeta().custom_metadata_map.get("config"),
+        f"the file {file}",
+        ("image_size", "min_score", "dim"),
+    )
+    return config.image_size, config.min_score, config.dim
