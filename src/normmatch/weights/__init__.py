@@ -193,8 +193,8 @@ def round_tensors(tensors: Mapping[str, np.ndarray], bits: int) -> Tensors:
     With 8 bits each row of a matrix has a scale, its largest entry over 127, kept as a tensor of its own; everything
     that is not a matrix stays in half precision.
     """
-    if check_count(bits, "bits", 8, 32) not in (32, 16, 8):
-        raise WeightsError(f"bits is {bits}, expected 32, 16 or 8")
+    if isinstance(bits, bool) or bits not in (32, 16, 8):
+        raise WeightsError(f"bits is {bits}; expected 32, 16 or 8")
     if bits == 32:
         return dict(tensors)
     result = {}
