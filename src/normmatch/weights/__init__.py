@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize, safe_open
 from safetensors.numpy import save_file
 
-from normmatch.checks import check_count, check_path
+from normmatch.checks import check_path
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
 from normmatch.outputs import whole_file
