@@ -13,13 +13,15 @@ WITHIN = 0.1  # of the object: what a score is the probability of
 # AUC of right or wrong 0.90, ECE 0.03 to 0.07; other classes get 0.11 on average, noise 0.04.
 SCORE = (-4.78, 0.19, 4.09, 3.24)
 VISIBLE = (-2.02, -0.04, 1.97, 3.11)
-WIDER = 1.8  # a radius by the decision alone is too small
+WIDER = 1.3  # a radius by the decision alone is too small
 TOGETHER = 3.0  # landmarks of one photograph go wrong together: so many photographs' worth count in full
 
 
 def strength_of(model: FirstLook, cells: Cells, places: np.ndarray) -> np.ndarray:
     """How much each landmark's place (K, 2) looks like it, compared with the references: (K,), 1 is as much."""
     answers = model.plain.answer(cells)[: model.landmarks]
+    if model.filters is not model.plain:  # taught by the folder too: that alone is too sure, the references too unsure
+        answers = (answers + model.filters.answer(cells)[: model.landmarks]) / 2
     near = ((places[:, None] - cells.grid) ** 2).sum(2)  # (K, P)
     return np.where(near <= 0.05**2, answers, -np.inf).max(1, initial=-1.0)
 
@@ -35,6 +37,17 @@ def radius_of(apart: np.ndarray, probability: np.ndarray) -> np.ndarray:
     order = apart.argsort(1)
     held = np.take_along_axis(probability, order, 1).cumsum(1) >= 0.68 * probability.sum(1, keepdims=True)
     return np.take_along_axis(np.take_along_axis(apart, order, 1), held.argmax(1)[:, None], 1)[:, 0]
+
+
+def widened(radius: np.ndarray, scores: np.ndarray, size: float) -> np.ndarray:
+    """The radius (K,) of 68 %, of places that are right with probability `scores`, and elsewhere without.
+
+    Right places are taken to be off as a Gaussian in both directions; where a tenth of an object of that size is too
+    little for 68 %, the radius grows to twice that.
+    """
+    share = np.minimum(0.68 / np.maximum(scores, 1e-3), 0.99)
+    sure = WIDER * radius * np.sqrt(np.log(1 - share) / np.log(1 - 0.68))
+    return np.maximum(sure, 2 * WITHIN * size * (1 - scores / 0.68))
 
 
 def logits_of(mass: np.ndarray, strength: np.ndarray, constants: tuple[float, ...]) -> np.ndarray:

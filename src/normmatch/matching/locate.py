@@ -20,7 +20,6 @@ from normmatch.errors import InputError
 from normmatch.matching.certainty import (
     SCORE,
     VISIBLE,
-    WIDER,
     WITHIN,
     likeliest_shift,
     logits_of,
@@ -28,6 +27,7 @@ from normmatch.matching.certainty import (
     radius_of,
     sigmoid,
     strength_of,
+    widened,
 )
 from normmatch.matching.given import Reference, box_of, check_box, check_flip, check_references, size_of, whole_box
 from normmatch.matching.looks import (
@@ -244,7 +244,7 @@ class Landmarks:
         scores = sigmoid(logits_of(mass, strength, SCORE) + self.shift)
         visible = np.maximum(scores, sigmoid(logits_of(mass, strength, VISIBLE)))
         apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)  # (K, P)
-        radius = WIDER * radius_of(apart, found.probability[: model.landmarks])
+        radius = widened(radius_of(apart, found.probability[: model.landmarks]), scores, size)
         return Located(keypoints, scores, visible, radius, whole)
 
     def _kind(self, box: Any) -> str:
