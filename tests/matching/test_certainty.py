@@ -7,10 +7,11 @@ from normmatch.matching.certainty import SCORE, likeliest_shift, logits_of, radi
 
 
 def test_what_looks_alike_scores_high() -> None:
-    scores = sigmoid(logits_of(np.array([0.9, 0.9, 0.9]), np.array([0.9, 0.4, 0.1]), SCORE))
+    mass, sure, unsure = np.full(3, 0.9), np.full((3, 2), 0.03**2), np.full((3, 2), 0.08**2)
+    scores = sigmoid(logits_of(mass, np.array([0.9, 0.4, 0.1]), sure, SCORE))
     assert (np.diff(scores) < 0).all()
-    assert sigmoid(logits_of(np.full(3, 0.9), np.full(3, 1.0), SCORE)).min() > 0.9
-    assert sigmoid(logits_of(np.full(3, 0.9), np.full(3, 0.1), SCORE)).max() < 0.1
+    assert sigmoid(logits_of(mass, np.full(3, 1.0), sure, SCORE)).min() > 0.9
+    assert sigmoid(logits_of(mass, np.full(3, 0.1), unsure, SCORE)).max() < 0.1
 
 
 def test_the_radius_that_holds_two_thirds() -> None:

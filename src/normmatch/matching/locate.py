@@ -178,7 +178,7 @@ class Landmarks:
             off = np.linalg.norm(found - self.points[left_out], axis=1)
             known = np.isfinite(off) & model.filters.known[: model.landmarks]
             mass, strength = mass_near(decision, cells.grid, found, box, size), strength_of(model, cells, mean)
-            logits.append(logits_of(mass, strength, SCORE)[known])
+            logits.append(logits_of(mass, strength, decision.variance[: len(mass)], SCORE)[known])
             right.append(off[known] <= WITHIN * size)
         self.shift = likeliest_shift(np.concatenate(logits), np.concatenate(right))
 
@@ -241,8 +241,9 @@ class Landmarks:
             found, places = self.second.read(seen, crops, logs, decision, model.shape, cells, whole)
         keypoints = back(found.mean[: model.landmarks], whole)  # (K, 2)
         mass = mass_near(decision, cells.grid, keypoints, whole, size)
-        scores = sigmoid(logits_of(mass, strength, SCORE) + self.shift)
-        visible = np.maximum(scores, sigmoid(logits_of(mass, strength, VISIBLE)))
+        doubt = decision.variance[: len(mass)]
+        scores = sigmoid(logits_of(mass, strength, doubt, SCORE) + self.shift)
+        visible = np.maximum(scores, sigmoid(logits_of(mass, strength, doubt, VISIBLE)))
         apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)  # (K, P)
         radius = widened(radius_of(apart, found.probability[: model.landmarks]), scores, size)
         return Located(keypoints, scores, visible, radius, whole)
