@@ -22,7 +22,6 @@ from normmatch.io import load_image
 from normmatch.matching.certainty import (
     SCORE,
     VISIBLE,
-    WIDER,
     WITHIN,
     likeliest_shift,
     logits_of,
@@ -30,6 +29,7 @@ from normmatch.matching.certainty import (
     radius_of,
     sigmoid,
     strength_of,
+    widened,
 )
 from normmatch.matching.given import Reference, box_of, check_box, check_flip, check_references, size_of, whole_box
 from normmatch.matching.looks import (
@@ -196,7 +196,7 @@ class Landmarks:
             off = np.linalg.norm(found - self.points[left_out], axis=1)
             known = np.isfinite(off) & model.filters.known[: model.landmarks]
             mass, strength = mass_near(decision, cells.grid, found, box, size), strength_of(model, cells, mean)
-            logits.append(logits_of(mass, strength, SCORE)[known])
+            logits.append(logits_of(mass, strength, decision.variance[: len(mass)], SCORE)[known])
             right.append(off[known] <= WITHIN * size)
         self.shift = likeliest_shift(np.concatenate(logits), np.concatenate(right))
 
@@ -259,10 +259,11 @@ class Landmarks:
             found, places = self.second.read(seen, crops, logs, decision, model.shape, cells, whole)
         keypoints = back(found.mean[: model.landmarks], whole)  # (K, 2)
         mass = mass_near(decision, cells.grid, keypoints, whole, size)
-        scores = sigmoid(logits_of(mass, strength, SCORE) + self.shift)
-        visible = np.maximum(scores, sigmoid(logits_of(mass, strength, VISIBLE)))
+        doubt = decision.variance[: len(mass)]
+        scores = sigmoid(logits_of(mass, strength, doubt, SCORE) + self.shift)
+        visible = np.maximum(scores, sigmoid(logits_of(mass, strength, doubt, VISIBLE)))
         apart = np.linalg.norm(back(places, whole) - keypoints[:, None], axis=2)  # (K, P)
-        radius = WIDER * radius_of(apart, found.probability[: model.landmarks])
+        radius = widened(radius_of(apart, found.probability[: model.landmarks]), scores, size)
         return Located(keypoints, scores, visible, radius, whole)
 
     def _kind(self, box: Any) -> str:
