@@ -18,7 +18,7 @@ from normmatch.commands import ablate, bench, data, demo, export, match, propaga
 from normmatch.commands.eval import evaluate
 from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
-from normmatch.errors import NormMatchError
+from normmatch.errors import NormMatchError, readable
 from normmatch.extras import missing
 
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
@@ -91,6 +91,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # what the disk says of a path where nobody asked it before
+        if error.filename is None:
+            raise
+        console.print(readable(f"{error.filename} cannot be used: {error.strerror}."), style="red")
+        sys.exit(2)
 
 
 def today(args: Sequence[str]) -> list[str]:

@@ -142,7 +142,8 @@ class Landmarks:
         mirrored: bool = False,
         flip: Sequence[int] | None = None,
     ) -> None:
-        if type(looks) is not int or looks not in (1, 2):
+        given: Any = looks
+        if type(given) is not int or given not in (1, 2):
             raise InputError(f"looks is {shown(looks)}; expected 1 or 2.")
         turned, mirrored = check_flag(turned, "turned"), check_flag(mirrored, "mirrored")
         self.encoder, self.turnings, self.sides = encoder, TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
