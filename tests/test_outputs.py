@@ -12,8 +12,20 @@ from pathlib import Path
 import pytest
 from PIL import Image, PngImagePlugin
 
+from normmatch import viz
 from normmatch.errors import InputError
-from normmatch.outputs import MARK, check_outputs, made_by_us, whole_file, write_json, write_text, writing
+from normmatch.outputs import (
+    MADE_BY,
+    MARK,
+    PICTURES,
+    STDOUT,
+    check_outputs,
+    made_by_us,
+    whole_file,
+    write_json,
+    write_text,
+    writing,
+)
 
 
 def test_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -37,9 +49,9 @@ def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(real)
-    write_json(link, {"a": 1})
+    write_text(link, "new")
     assert link.is_symlink()
-    assert json.loads(real.read_text()) == {"a": 1}
+    assert real.read_text() == "new"
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
@@ -164,14 +176,49 @@ def test_files_of_ours_are_known(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0131] = f"{MARK} 1.0"
     Image.new("RGB", (8, 8)).save(tmp_path / "a.webp", exif=exif)
-    write_json(tmp_path / "a.json", {"made_by": f"{MARK} 1.0", "rest": list(range(10_000))})
-    write_text(tmp_path / "a.md", "| a |\n" * 5000 + f"<!-- {MARK} -->\n")
+    write_json(tmp_path / "a.json", {"rest": list(range(10_000))})
+    write_text(tmp_path / "a.md", "| a |\n" * 5000 + f"<!-- made by {MADE_BY} -->\n")
     for path in tmp_path.iterdir():
         assert made_by_us(path), path
     write_text(tmp_path / "b.md", "| a |\n" * 3000 + MARK + "| a |\n" * 3000)
     (tmp_path / "b.png").write_bytes(b"no picture")
-    assert not made_by_us(tmp_path / "b.md")
-    assert not made_by_us(tmp_path / "b.png")
+    write_text(tmp_path / "c.md", f"# My notes on {MARK}\n")
+    write_json(tmp_path / "d.json", {"images": []})  # keypoints
+    write_text(tmp_path / "c.json", json.dumps({"notes": MARK, "made_by": MARK}))
+    for name in ("b.md", "b.png", "c.md", "c.json", "d.json"):
+        assert not made_by_us(tmp_path / name), name
+
+
+def test_json_says_first_who_made_it(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": 1})
+    assert list(json.loads((tmp_path / "a.json").read_text()).items()) == [("made_by", MADE_BY), ("a", 1)]
+
+
+@pytest.mark.parametrize("ending", PICTURES)
+def test_pictures_of_ours_are_known(tmp_path: Path, ending: str) -> None:
+    viz.save_plot(viz.plot_similarity([[1.0]]), tmp_path / f"a{ending}")
+    assert made_by_us(tmp_path / f"a{ending}")
+
+
+def test_several_files_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text("mine")
+    with pytest.raises(InputError, match=r"--out .*b.json exists"):
+        check_outputs({"--out": [tmp_path / "a.json", tmp_path / "b.json"]})
+
+
+def test_a_file_of_a_folder_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "a.json").write_text("mine")
+    with pytest.raises(InputError, match="which this command reads"):
+        check_outputs({"--json": tmp_path / "data" / "deep" / "a.json"}, [tmp_path / "data"], overwrite=True)
+    write_json(tmp_path / "data" / "b.json", {})
+    check_outputs({"--json": tmp_path / "data" / "b.json", "--out": tmp_path / "data" / "c.png"}, [tmp_path / "data"])
+
+
+def test_standard_output_only_once() -> None:
+    check_outputs({"--json": STDOUT, "--out": Path(os.devnull), "--markdown": Path(os.devnull)})
+    with pytest.raises(InputError, match="are the same file"):
+        check_outputs({"--json": STDOUT, "--markdown": STDOUT})
 
 
 @pytest.mark.parametrize(

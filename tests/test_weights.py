@@ -18,9 +18,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from normmatch import PRESETS, ModelConfig, NormMatch, weights
-from normmatch.errors import WeightsError
+from normmatch.errors import NormMatchError, WeightsError
 from normmatch.weights import (
+    BUNDLED,
+    FILE_NAME,
     SCALE,
+    find_weights,
     read_config,
     read_held_out,
     read_tensors,
@@ -345,3 +348,21 @@ def test_a_hub_that_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> 
     assert records == []  # one sentence, not a page about retries
     hub.warning("heard again")
     assert len(records) == 1
+
+
+def test_a_folder_does_not_shadow_a_bundled_name(
+    model: NormMatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model.save_pretrained(tmp_path / "small")
+    assert find_weights("small") == BUNDLED / "small.safetensors"
+    for name in ("./small", tmp_path / "small", Path("small")):
+        assert find_weights(name).resolve() == tmp_path / "small" / FILE_NAME
+    assert find_weights(BUNDLED / "small.safetensors") == BUNDLED / "small.safetensors"
+
+
+@pytest.mark.parametrize("bits", [64, 0, 4, -8])
+def test_bits_that_there_are_not(model: NormMatch, tmp_path: Path, bits: int) -> None:
+    with pytest.raises(NormMatchError, match=f"bits is {bits}; expected 32, 16 or 8"):
+        model.save_pretrained(tmp_path, bits=bits)  # type: ignore[arg-type]
+    assert not any(tmp_path.iterdir())

@@ -77,7 +77,8 @@ def locked(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            if not os.fstat(file.fileno()).st_size:  # a file with something in it is not ours
+                path.unlink(missing_ok=True)
 
 
 def read_image(source: Path | str | IO[bytes], max_pixels: int = MAX_PIXELS, name: str = "") -> np.ndarray:

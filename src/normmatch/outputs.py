@@ -1,5 +1,6 @@
 """Writing files: whole or not at all, never onto what a command reads, and onto no file of the user's unasked."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -8,18 +9,30 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from PIL import Image
 
+from normmatch import __version__
 from normmatch.errors import InputError
 
 MARK = "NormMatch"  # what our own files say of who made them
-LOOKED_AT = 4096  # bytes at both ends of a text file, where the mark is looked for
+MADE_BY = f"{MARK} {__version__}"
+LOOKED_AT = 16384  # bytes at both ends of a file that is no picture, where the mark is looked for
+SIGNS = (  # how files of ours begin, or end
+    rb'\A\s*\{\s*"made_by": "NormMatch[^"]*"(?!,\s*"images")',  # JSON, but keypoints are edited: they are the user's
+    rb"<!-- made by NormMatch[^>]*-->\s*\Z",  # Markdown
+    rb'\A.{8}\{"__metadata__":\{"predictions":"',  # what `normmatch eval --out` writes
+    rb"\A.{0,8}\x12\x09[Nn]orm[Mm]atch",  # ONNX: the field producer_name
+    rb"made_by\x18.NormMatch",  # Parquet
+    rb"/Creator \(NormMatch",  # PDF
+    rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>NormMatch",  # SVG
+)
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".pdf", ".svg")
+STDOUT = Path("-")
 SPECIAL = (Path("/dev"), Path("/proc"))  # written to as they are: what lies there cannot be replaced
 NUMBERS = itertools.count()  # of temporary files: threads may write the same file at once
 
@@ -61,6 +74,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def _open_special(path: Path) -> IO[bytes]:
     """A pipe or a device to write to; standard output by any name is ours already, at the place that it has reached."""
+    if path == STDOUT:
+        sys.stdout.flush()
+        return os.fdopen(os.dup(1), "wb")
     with suppress(OSError):
         if os.path.samestat(path.stat(), os.fstat(1)):
             sys.stdout.flush()
@@ -105,35 +121,55 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(content, indent=indent))
+def write_json(path: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write an object as JSON, whole or not at all; its first key says who made it."""
+    write_text(path, json.dumps({"made_by": MADE_BY, **content}, indent=indent))
+
+
+@contextmanager
+def words_apart(*paths: Path | None) -> Iterator[None]:
+    """Where one of the files is standard output, the words for people go to standard error."""
+    with contextlib.redirect_stdout(sys.stderr) if STDOUT in paths else contextlib.nullcontext():
+        yield
 
 
 def check_outputs(
-    outputs: Mapping[str, Path | None], inputs: Iterable[Path | str | None] = (), overwrite: bool = False
+    outputs: Mapping[str, Path | Sequence[Path] | None],
+    inputs: Iterable[Path | str | None] = (),
+    overwrite: bool = False,
 ) -> None:
     """Refuse, before the work starts, what a command could not or should not write.
 
     Args:
-        outputs: the files that it will write, by the option that names them; None is not written.
-        inputs: the files that it reads, by whatever names.
+        outputs: the files that it will write, by the option that names them or their folder; None is not written.
+        inputs: the files that it reads, by whatever names; of a folder all files count that are not our own.
         overwrite: replace files that were not written by this program, too.
     """
-    given = {name: Path(path) for name, path in outputs.items() if path is not None}
+    given = [
+        (name, path) for name, some in outputs.items() for path in (some if isinstance(some, Sequence) else [some])
+    ]
     read = {_identity(Path(path)): path for path in inputs if path is not None}
     seen: dict[Identity, str] = {}
-    for name, path in given.items():
-        if _is_special(path):
+    for name, path in given:
+        if path is None:
             continue
         identity = _identity(path)
-        if identity in read:
-            raise InputError(f"{name} {path} is {read[identity]}, which this command reads; expected another file.")
-        if identity in seen:
+        if identity in seen and str(path) != os.devnull:
             raise InputError(f"{name} and {seen[identity]} are the same file, {path}; expected two.")
         seen[identity] = name
+        if path == STDOUT and sys.__stdout__ is None:
+            raise InputError(f"{name} - is standard output, which is closed.")
+        if _is_special(path):
+            continue
+        if identity in read:
+            raise InputError(f"{name} {path} is {read[identity]}, which this command reads; expected another file.")
         _check_place(name, path)
-        if path.is_file() and path.stat().st_size and not overwrite and not made_by_us(path):
+        if not path.is_file() or made_by_us(path):
+            continue
+        above = next((p for p in Path(os.path.realpath(path)).parents if _identity(p) in read), None)
+        if above:
+            raise InputError(f"{name} {path} is in {above}, which this command reads; expected another file.")
+        if path.stat().st_size and not overwrite:
             raise InputError(
                 f"{name} {path} exists and was not written by {MARK}; expected another name, or --overwrite."
             )
@@ -156,23 +192,24 @@ def _check_place(name: str, path: Path) -> None:
 
 
 def made_by_us(path: Path) -> bool:
-    """Whether a file says that this program wrote it: pictures in their metadata, text at one of its ends."""
+    """Whether a file says that this program wrote it: pictures in their metadata, others at one of their ends."""
     try:
         if path.suffix.lower() in PICTURES[:4]:
             with Image.open(path) as image:
                 said = (image.info.get("Software"), image.info.get("comment"), image.getexif().get(0x0131))
             return any(MARK.encode() in (s if isinstance(s, bytes) else str(s).encode()) for s in said)
         with path.open("rb") as file:
-            start = file.read(LOOKED_AT)
+            ends = file.read(LOOKED_AT)
             file.seek(max(0, path.stat().st_size - LOOKED_AT))
-            return MARK.encode() in start or MARK.encode() in file.read()
+            ends += file.read()
+        return any(re.search(sign, ends, re.DOTALL) for sign in SIGNS)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return False
 
 
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device or alike, which is written through."""
-    if any(folder in path.parents for folder in SPECIAL):
+    if path == STDOUT or any(folder in path.parents for folder in SPECIAL):
         return True
     try:
         mode = path.stat().st_mode

@@ -86,3 +86,13 @@ BAD_CSV = [
 def test_bad_csv(tmp_path: Path, content: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         annotations.read(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+a", "-dash", "@home", "'=1", "''@", "'quoted'", "a=b"])
+def test_formulas_are_escaped_and_come_back(tmp_path: Path, text: str) -> None:
+    item = Annotation(text, (text, "eye"), np.array([[-1.5, 2.0], [3.0, 4.0]]), None, text, text)
+    lines = csv.write([item]).splitlines()
+    assert not any(cell[:1] in ("=", "+", "@") or cell[:2] == "-d" for line in lines for cell in line.split(","))
+    (again,) = annotations.read(write(tmp_path, csv.write([item])))
+    assert (again.image, again.names, again.label, again.split) == (text, (text, "eye"), text, text)
+    np.testing.assert_array_equal(again.keypoints, item.keypoints)

@@ -10,6 +10,7 @@ import pytest
 from normmatch import annotations
 from normmatch.annotations import Annotation, native
 from normmatch.errors import DataError
+from normmatch.outputs import MADE_BY
 
 
 def write(folder: Path, content: Any) -> Path:
@@ -45,7 +46,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     }
     plain = {"image": "b.jpg", "keypoints": [{"name": "eye", "x": 1.5, "y": 2.0}]}
     text = native.write([item, Annotation("b.jpg", ("eye",), xy[:1])])
-    assert json.loads(text) == {"images": [entry, plain]}
+    assert json.loads(text) == {"made_by": MADE_BY, "images": [entry, plain]}
     first, second = annotations.read(write(tmp_path, text))
     assert first.visible is not None
     assert first.scores is not None
@@ -97,7 +98,7 @@ BAD_JSON = [
     (ours(split=3), "the split is 3; expected printable text"),
     (point(name="nose"), r"keypoint number 1: a second 'nose' in a.jpg"),
     (point(name=3), "the name is 3; expected text"),
-    (point(name=""), "the value of `name` is ''"),
+    (point(name=""), "the value of `name` is empty"),
     (point(name="a\nb"), "expected printable characters"),
 ]
 

@@ -23,7 +23,7 @@ from normmatch.bench.inputs import (
     write_photographs,
 )
 from normmatch.bench.model import Sizes, _batch_curve, bench_model, match_pairs, stages
-from normmatch.bench.tables import curves, make_tables, plot, write
+from normmatch.bench.tables import curves, make_tables, output_files, plot, write
 from normmatch.bench.timing import LEAST, WARM_UP, measure, peak_memory
 from normmatch.bench.train import bench_train
 from normmatch.commands import main
@@ -35,6 +35,7 @@ from normmatch.evaluation.provenance import made_with
 from normmatch.model.assignment import log_sinkhorn
 from normmatch.model.network import MatchingHead
 from normmatch.model.transformer import Attention
+from normmatch.outputs import made_by_us
 from normmatch.training import loader
 from normmatch.training.loop import NetworkWithLosses
 
@@ -99,7 +100,9 @@ def test_figures_are_compared_with_the_plain_network(rows: list[dict[str, Any]])
         assert row["agreement"] == 1  # float32 changes no match
 
 
-def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_results_are_written_with_their_origin(
+    rows: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(rows, made_with(CPU), tmp_path, "speed")
     plot(rows, tmp_path / "speed.png")
     written = json.loads((tmp_path / "speed.json").read_text())
@@ -109,6 +112,13 @@ def test_results_are_written_with_their_origin(rows: list[dict[str, Any]], tmp_p
     assert written["made_with"]["hardware"] in text
     assert text.count("\n| ") == len(rows) + 2  # with the line of columns, and the one below it
     assert Image.open(tmp_path / "speed.png").size[0] > 500
+    assert all(made_by_us(file) for file in output_files(tmp_path, "speed"))
+    for file in output_files(tmp_path, "speed"):
+        file.write_text("mine")
+        with pytest.raises(SystemExit):
+            main(["bench", "model", "tiny", "--out", str(tmp_path)])
+        assert "was not written by NormMatch" in capsys.readouterr().err
+        file.unlink()
 
 
 def test_curves_go_from_left_to_right() -> None:

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +296,74 @@ def test_compile(capsys: pytest.CaptureFixture[str], scene: Path, monkeypatch: p
     assert run(capsys, "match", "0.png", "1.png", *OPTIONS, "--compile")[0] == 0
     assert run(capsys, "match", "0.png", "1.png", *OPTIONS)[0] == 0
     assert asked == [True, False]
+
+
+# ----------------------------------------------------------------------------------------------- what is written, where
+
+TWO = ("match", "0.png", "1.png", *OPTIONS)
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("path", ["0.png", "./1.png", "link.png", "points.json", "tiny.safetensors"])
+def test_no_input_is_written_over(capsys: pytest.CaptureFixture[str], scene: Path, option: str, path: str) -> None:
+    Path("link.png").symlink_to("0.png")
+    before = {file.name: file.read_bytes() for file in scene.iterdir()}
+    if option == "--out" and not path.endswith("png"):
+        return  # no picture by its ending
+    code, out, err = run(capsys, *TWO, option, path, "--overwrite")
+    assert (code, out) == (2, "")
+    assert "which this command reads; expected another file." in err
+    assert {file.name: file.read_bytes() for file in scene.iterdir()} == before
+
+
+def test_a_file_of_the_user_is_replaced_only_if_asked(capsys: pytest.CaptureFixture[str], scene: Path) -> None:
+    Path("m.json").write_text('{"mine": 1}')
+    Path("m.png").write_bytes(Path("0.png").read_bytes())
+    for option in (("--json", "m.json"), ("--out", "m.png")):
+        code, _, err = run(capsys, *TWO, *option)
+        assert code == 2
+        assert "exists and was not written by NormMatch; expected another name, or --overwrite." in err
+        assert run(capsys, *TWO, *option, "--overwrite")[0] == 0
+        assert run(capsys, *TWO, *option)[0] == 0  # ours now
+    assert next(iter(json.loads(Path("m.json").read_text()))) == "made_by"
+
+
+def shell(command: str) -> subprocess.CompletedProcess[bytes]:
+    words = f"{sys.executable} -m normmatch {' '.join(TWO)}"
+    return subprocess.run(["bash", "-c", f"set -o pipefail; {command.format(words)}"], capture_output=True, check=False)
+
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+
+
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("{} --out m.png --json m.json | true", (0, 1)),
+        ("{} --out m.png --json m.json >&-", (0,)),
+        ("{} --out m.png --json m.json >&- 2>&-", (0,)),
+        pytest.param("{} --out m.png --json m.json > /dev/full", (2,), marks=needs_full),
+        ("PYTHONIOENCODING=ascii {} --out m.png --json m.json", (0,)),
+        ("{} --out m.png --json - > m.json", (0,)),
+    ],
+)
+def test_files_are_there_whatever_becomes_of_the_words(scene: Path, command: str, codes: tuple[int, ...]) -> None:
+    Path("points.json").write_text(Path("points.json").read_text().replace('"p1"', '"\u00e9\u4e2d"'))
+    done = shell(command)
+    assert done.returncode in codes, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+    assert json.loads(Path("m.json").read_text())["matches0"]
+    with Image.open("m.png") as picture:
+        picture.load()
+
+
+def test_standard_output_has_the_json_alone(scene: Path) -> None:
+    done = shell("{} --json -")
+    assert json.loads(done.stdout)["matches0"]
+    assert b"points have a partner" in done.stderr
+    done = shell("{} --json - >&-")
+    assert (done.returncode, b"--json - is standard output, which is closed." in done.stderr) == (2, True)
+    done = shell("{} --json - | true")
+    assert done.returncode in (0, 1)
+    assert b"Traceback" not in done.stderr

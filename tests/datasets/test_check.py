@@ -12,9 +12,11 @@ from PIL import Image
 from rich.console import Console
 
 from normmatch.annotations import Annotation
+from normmatch.datasets import drawn
 from normmatch.datasets.check import print_summary, summarize
 from normmatch.datasets.contact_sheet import contact_sheet
 from normmatch.datasets.types import Dataset, Split
+from tests.command_line import run
 
 
 def make_item(folder: Path, number: int, label: str, names: tuple[str, ...]) -> Annotation:
@@ -77,3 +79,18 @@ def test_real_ducks(tmp_path: Path, shared_datasets: Path) -> None:
     contact_sheet(dataset, tmp_path / "sheet.png", columns=4, rows=3)
     width, height = Image.open(tmp_path / "sheet.png").size
     assert 1.2 < width / height < 4 / 3  # four by three tiles, and their titles
+
+
+def test_the_sheet_does_not_go_onto_the_users_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn.write(tmp_path / "data", 2, 64, seed=0)
+    (photo,) = list((tmp_path / "data").rglob("*.png"))[:1]
+    command = ("data", "check", "synthetic", "--root", tmp_path / "data", "--out")
+    before = photo.read_bytes()
+    code, _, err = run(capsys, *command, photo, "--overwrite")
+    assert (code, "which this command reads" in err, photo.read_bytes() == before) == (2, True, True)
+    mine = tmp_path / "mine.png"
+    mine.write_bytes(before)
+    assert run(capsys, *command, mine)[0] == 2
+    assert mine.read_bytes() == before
+    for _ in range(2):
+        assert run(capsys, *command, tmp_path / "new.png")[0] == 0

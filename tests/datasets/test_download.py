@@ -181,11 +181,11 @@ def make_tar(path: Path, name: str) -> None:
 
 
 def test_install_downloads_and_unpacks(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_tar(tmp_path / "x.tar", "set/a.txt")
+    make_tar(tmp_path / "x.tar", "WILLOW-ObjectClass/a.txt")
     server.content = (tmp_path / "x.tar").read_bytes()
     monkeypatch.setitem(SOURCES, "willow", (Source((server.url("x.tar"),)),))
     install("willow", tmp_path / "root")
-    assert (tmp_path / "root" / "set" / "a.txt").is_file()
+    assert (tmp_path / "root" / "WILLOW-ObjectClass" / "a.txt").is_file()
     assert (tmp_path / "root" / "archives" / "x.tar").is_file()
 
 
@@ -218,7 +218,8 @@ def test_find_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_sources_are_well_formed() -> None:
-    assert set(download.TOP_FOLDERS) == set(SOURCES)
+    assert set(download.TOP_FOLDERS) == set(SOURCES) == set(download.TREES)
+    assert all(top in download.TREES[name] for name, top in download.TOP_FOLDERS.items())
     for sources in SOURCES.values():
         for source in sources:
             assert len(source.urls) >= 2
@@ -241,3 +242,13 @@ def test_install_from_real_archives(shared_datasets: Path, tmp_path: Path) -> No
     assert len(list((tmp_path / "WILLOW-ObjectClass" / "Duck").glob("*.png"))) == 12
     install("spair-71k", tmp_path, shared_datasets)
     assert len(list((tmp_path / "SPair-71k" / "PairAnnotation" / "val").iterdir())) == 304
+
+
+def test_only_the_datasets_own_tree_is_installed(tmp_path: Path) -> None:
+    for file, member in (("a.tar", "WILLOW-ObjectClass/x"), ("b.tar", "WILLOW-ObjectClass/y")):
+        make_tar(tmp_path / file, member)
+    with tarfile.open(tmp_path / "a.tar", "a") as archive:
+        archive.addfile(tarfile.TarInfo("setup.py"))
+    with pytest.warns(UserWarning, match="setup.py in the archives is not of the dataset"):
+        install("willow", tmp_path / "root", tmp_path)
+    assert names([*(tmp_path / "root").iterdir()]) == ["WILLOW-ObjectClass"]

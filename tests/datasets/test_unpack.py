@@ -244,3 +244,14 @@ def test_top_folder_of_other_archives(tmp_path: Path) -> None:
         (tmp_path / "broken.tar").write_bytes(content)
         assert top_folder(tmp_path / "broken.tar") is None
     assert top_folder(tmp_path / "nowhere.tar") is None
+
+
+def test_only_the_tree_that_was_asked_for(tmp_path: Path) -> None:
+    files = {**FILES, "run.sh": b"x", "__MACOSX/set/._a.txt": b"x"}
+    archives = [make_tar(tmp_path / "x.tar", files), make_zip(tmp_path / "y.zip", files)]
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "run.sh").write_text("mine")
+    with pytest.warns(UserWarning, match=r"run.sh and 1 more in the archives is not of the dataset"):
+        unpack(archives, out, ("set",))
+    assert tree(out) == {**{name: content for name, content in FILES.items() if "/" in name}, "run.sh": b"mine"}

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from normmatch import viz
 from normmatch.datasets import drawn
 from normmatch.evaluation.failures import draw_worst, rank, swapped_sides, traits, worst_pairs
 from normmatch.evaluation.predictions import Predictions
+from normmatch.outputs import made_by_us
 from tests.evaluation.test_score import META
 
 # pairs: 0 and 3 are the same two objects; 1 is mirrored and has left and right swapped; 2 is all right
@@ -59,11 +61,13 @@ def test_the_hardest_class_and_its_worst_pair_come_first(predictions: Prediction
 
 def test_pictures_and_summary(predictions: Predictions, tmp_path: Path) -> None:
     split = drawn.make(2, 64, seed=0, split="val")
-    (tmp_path / "07-old.png").touch()
+    viz.save_plot(viz.plot_similarity([[1.0]]), tmp_path / "07-old.png")
+    Image.new("RGB", (8, 8)).save(tmp_path / "08-mine.png")
     tables = draw_worst(predictions, split, 2, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "01-cat.png",
         "02-dog.png",
+        "08-mine.png",
         "summary.json",
         "summary.md",
     ]
@@ -76,4 +80,5 @@ def test_pictures_and_summary(predictions: Predictions, tmp_path: Path) -> None:
     assert ("mirrored: yes", "1", "33.3") in bins.rows
     assert ("mirrored: no", "3", "88.9") in bins.rows
     assert "01-cat.png" in (tmp_path / "summary.md").read_text()
-    assert len(json.loads((tmp_path / "summary.json").read_text())) == 3
+    assert len(json.loads((tmp_path / "summary.json").read_text())["tables"]) == 3
+    assert all(made_by_us(file) for file in tmp_path.iterdir() if file.name != "08-mine.png")

@@ -16,6 +16,7 @@ from normmatch.commands import main
 from normmatch.datasets import drawn
 from normmatch.datasets.catalog import open_dataset
 from normmatch.evaluation.calibration import file_to_calibrate
+from normmatch.outputs import made_by_us
 from normmatch.weights import read_config
 from tests.datasets import layouts
 
@@ -126,7 +127,7 @@ def test_what_cannot_be_is_one_sentence(place: Path, tmp_path: Path, capsys: pyt
     assert "pairs is 0" in fails(capsys, [*ask, "--pairs", "0"])
     assert "no objects for the split 'tset'" in fails(capsys, [*ask, "--split", "tset"])
     assert "cannot be written" in fails(capsys, [*ask, "--json", str(tmp_path / "file" / "x.json")])
-    assert "it is a folder" in fails(capsys, [*ask, "--markdown", str(tmp_path)])
+    assert "is a folder; expected a file" in fails(capsys, [*ask, "--markdown", str(tmp_path)])
     assert "expected one of pascal-voc" in fails(capsys, [weights])
     assert "expected each once" in fails(capsys, [weights, *ask])
     assert "names something twice" in fails(capsys, [*ask, "--protocol", "nmt", "nmt"])
@@ -202,3 +203,30 @@ def test_two_protocols_in_one_call_encode_once(place: Path, tmp_path: Path, monk
     text = markdown.read_text()
     assert text.index("protocol nmt") < text.index("protocol thinkmatch")
     assert "| 2 px |" in text
+
+
+def test_only_files_of_ours_are_replaced(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"--json": tmp_path / "r.json", "--markdown": tmp_path / "r.md"}
+    command = [str(place / "run0"), "synthetic", *options(place, "--worst", 1, "--out", tmp_path / "out")]
+    command += [str(word) for item in files.items() for word in item]
+    for _ in range(2):
+        main(["eval", *command])
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 6
+    assert all(map(made_by_us, written))
+    for path in written:
+        before = path.read_bytes()
+        path.write_bytes(b"mine")
+        assert "was not written by NormMatch; expected another name, or --overwrite." in fails(capsys, command)
+        assert path.read_bytes() == b"mine"
+        path.write_bytes(before)
+    weights = place / "run0" / "model.safetensors"
+    command[command.index("--json") + 1] = str(weights)
+    assert "which this command reads" in fails(capsys, [*command, "--overwrite"])
+
+
+def test_standard_output_has_the_json_alone(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    main(["eval", str(place / "run0"), "synthetic", *options(place, "--json", "-")])
+    out, err = capfd.readouterr()
+    assert json.loads(out)["results"]
+    assert "accuracy in %" in err

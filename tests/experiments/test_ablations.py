@@ -11,7 +11,7 @@ from normmatch.commands import main
 from normmatch.commands.ablate import RowName
 from normmatch.config import PRESETS, AugmentConfig, DataConfig, TrainConfig
 from normmatch.datasets import drawn
-from normmatch.errors import ConfigError, WeightsError
+from normmatch.errors import ConfigError, InputError, WeightsError
 from normmatch.experiments import ablations
 from normmatch.experiments.ablations import ROWS, ablate, make_rows, make_table, row_config
 from normmatch.training.checkpoint import as_json
@@ -124,3 +124,11 @@ def test_what_cannot_be_is_found_at_once(
         main(["ablate", "--out", str(config.out), "--data.root", str(tmp_path / "nothing"), "--rows", "full"])
     assert capsys.readouterr().err.count("\n") == 1
     assert not config.out.exists()
+
+
+def test_a_report_of_the_user_is_left_alone(config: TrainConfig) -> None:
+    config.out.mkdir()
+    (config.out / "ablation.json").write_text("mine")
+    with pytest.raises(InputError, match="was not written by NormMatch"):
+        ablate(config, ("full",), "random", "val", 2)
+    assert (config.out / "ablation.json").read_text() == "mine"

@@ -18,6 +18,8 @@ from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, Graph, i
 from normmatch.export.parity import Runner, check_parity, onnx_runner
 from normmatch.model.network import delaunay_batch
 from normmatch.model.spline import SplineConv, spline_basis
+from normmatch.outputs import made_by_us
+from tests.command_line import run as run_command
 
 CONFIG = PRESETS["tiny"]
 SIZE = CONFIG.image_size
@@ -217,9 +219,9 @@ def test_bad_arguments_get_one_sentence(
     weights, out = model.save_pretrained(tmp_path / "weights"), tmp_path / "out"
     missing = sentence(capsys, tmp_path / "none.safetensors", "--out", out)
     assert missing.startswith(f"weights {tmp_path / 'none.safetensors'} not found")
-    assert sentence(capsys, weights, "--out", weights) == f"the folder {weights} cannot be written: File exists."
+    assert sentence(capsys, weights, "--out", weights).endswith(f"cannot be written: {weights} is not a folder.")
     below = sentence(capsys, weights, "--out", weights / "below")
-    assert below == f"the folder {weights / 'below'} cannot be written: Not a directory."
+    assert below.endswith(f"cannot be written: {weights} is not a folder.")
     monkeypatch.setattr(type(model.backbone), "forward", lambda self, image: 1 / 0)
     traced = sentence(capsys, weights, "--out", out)
     assert traced == "the network test_resnet cannot be traced by torch.export: division by zero"
@@ -232,3 +234,13 @@ def test_there_is_one_format(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     said = sentence(capsys, weights, "--out", out, "--format", format)
     assert said == f"format is {format!r}, expected onnx: other formats are not written any more."
     assert not out.exists()
+
+
+def test_only_files_of_ours_are_replaced(
+    exported_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert all(made_by_us(exported_folder / f"{name}.onnx") for name in ("encoder", "head"))
+    (tmp_path / "head.onnx").write_text("mine")
+    code, _, err = run_command(capsys, "export", exported_folder, "--out", tmp_path)
+    assert (code, "head.onnx exists and was not written by NormMatch" in err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["head.onnx"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from normmatch.config import MatchOptions
 from normmatch.errors import DataError, InputError
@@ -15,7 +16,8 @@ from normmatch.matching import pair_list
 from normmatch.matching.backends.torch import TorchBackend
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Summary, match_list
-from tests.matching.scene import points, write_scene
+from normmatch.outputs import made_by_us
+from tests.matching.scene import photograph, points, write_scene
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
 
@@ -279,3 +281,46 @@ def test_ray_gives_the_same(scene: Path, exported_folder: Path, local_ray: None)
         assert [match["name1"] for match in record.pop("matches")] == [match["name1"] for match in other.pop("matches")]
         for key, value in other.items():
             assert record[key] == (pytest.approx(value, abs=1e-5) if "scores" in key else value)
+
+
+def test_images_that_have_changed_are_noticed(scene: Path) -> None:
+    run(scene)
+    Image.fromarray(photograph(9)).save(scene / "1.png")
+    with pytest.raises(DataError, match=r"1.png has changed since it was matched for .*out; give another folder"):
+        run(scene)
+
+
+def test_an_image_that_could_not_be_matched_may_be_mended(scene: Path) -> None:
+    whole = (scene / "2.png").read_bytes()
+    (scene / "2.png").write_bytes(whole[:60])
+    assert run(scene).matched == 2
+    (scene / "2.png").write_bytes(whole)
+    assert run(scene) == Summary(5, ())
+
+
+@pytest.mark.parametrize("name", ["run.json", "failed.jsonl", "results.parquet", ".lock"])
+def test_nothing_of_the_user_is_replaced(scene: Path, name: str) -> None:
+    (scene / "out").mkdir()
+    (scene / "out" / name).write_text("mine")
+    if name == ".lock":
+        run(scene)  # it is locked, and stays
+    else:
+        with pytest.raises(InputError, match=f"--out-dir .*{name} exists and was not written by NormMatch"):
+            run(scene, format="parquet")
+        assert [path.name for path in (scene / "out").iterdir()] == [name]
+    assert (scene / "out" / name).read_text() == "mine"
+
+
+def test_files_of_ours_are_replaced(scene: Path) -> None:
+    write_pairs(scene, ["0.png,1.png", "0.png,nothing.png"])
+    for _ in range(2):
+        assert run(scene, format="parquet").matched == 1
+    assert {path.name for path in (scene / "out").iterdir() if made_by_us(path)} == {"run.json", "results.parquet"}
+
+
+def test_results_do_not_go_onto_the_list(scene: Path) -> None:
+    (scene / "out").mkdir()
+    (scene / "pairs.csv").rename(scene / "out" / "failed.jsonl")
+    (scene / "pairs.csv").symlink_to(scene / "out" / "failed.jsonl")
+    with pytest.raises(InputError, match="which this command reads"):
+        run(scene, overwrite=True)

@@ -11,9 +11,10 @@ from PIL import Image
 from normmatch import annotations
 from normmatch.annotations import Annotation
 from normmatch.config import MatchOptions
-from normmatch.errors import DataError
+from normmatch.errors import DataError, InputError
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.propagate import Propagated, propagate
+from normmatch.outputs import made_by_us
 from tests.matching.scene import photograph, points, tiny_model
 
 NAMES = ("left_eye", "right_eye", "nose", "tail")
@@ -142,3 +143,21 @@ def test_one_sentence_for_what_is_wrong(scene: Path) -> None:
         assert "\n" not in str(caught.value)
     assert not (scene / "out.json").exists()
     assert issubclass(DataError, ValueError)
+
+
+@pytest.mark.parametrize("out", ["cat.png", "reference.json", "candidates.json", "images/1.png", "tiny.safetensors"])
+def test_no_input_is_written_over(scene: Path, out: str) -> None:
+    before = (scene / out).read_bytes()
+    with pytest.raises(InputError, match="which this command reads"):
+        run(scene, out=out)
+    assert (scene / out).read_bytes() == before
+
+
+def test_only_a_file_of_ours_is_replaced(scene: Path) -> None:
+    (scene / "out.json").write_text("mine")
+    with pytest.raises(InputError, match="was not written by NormMatch"):
+        run(scene)
+    (scene / "out.json").unlink()
+    run(scene)
+    run(scene)
+    assert made_by_us(scene / "out.json")

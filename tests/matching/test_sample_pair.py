@@ -9,6 +9,7 @@ from PIL import Image
 from normmatch import PRESETS, NormMatch, annotations
 from normmatch.commands import main
 from normmatch.matching.samples import get_sample
+from tests.command_line import run
 
 
 @pytest.fixture
@@ -44,3 +45,18 @@ def test_an_unknown_sample_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["samples", "cat", "tiger"])
     assert capsys.readouterr().err.startswith("There is no sample photograph 'tiger'")
+
+
+def test_nothing_is_written_over(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos, out = tmp_path / "photos", tmp_path / "m.png"
+    command = ("samples", "--weights", weights, "--out", out, "--copy-to", photos)
+    assert [run(capsys, *command)[0] for _ in range(2)] == [0, 0]
+    cat = (photos / "cat.jpg").read_bytes()
+    code, _, err = run(capsys, *command, "--out", photos / "cat.jpg", "--overwrite")
+    assert (code, "which this command reads" in err) == (2, True)
+    assert (photos / "cat.jpg").read_bytes() == cat
+    (photos / "raccoon.jpg").write_bytes(b"mine")
+    out.unlink()
+    code, _, err = run(capsys, *command, "--overwrite")
+    assert (code, "raccoon.jpg is there already and differs" in err) == (2, True)
+    assert not out.exists()

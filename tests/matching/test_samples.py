@@ -8,7 +8,7 @@ from PIL import Image
 
 from normmatch.errors import InputError
 from normmatch.matching import samples
-from normmatch.matching.samples import Sample, find_samples, get_sample
+from normmatch.matching.samples import Sample, copy_samples, find_samples, get_sample
 
 ALL = find_samples()
 MAX_BYTES = 300_000  # all of them together
@@ -54,3 +54,13 @@ def test_left_is_its_own_left(sample: Sample) -> None:
 def test_an_unknown_title_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="no sample photograph 'tiger'; expected one of cat, raccoon, astronaut"):
         get_sample("tiger")
+
+
+def test_copies_never_replace_a_different_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        copy_samples(ALL[:2], tmp_path)
+    assert next(iter(json.loads((tmp_path / "points.json").read_text()))) == "made_by"
+    (tmp_path / "pairs.csv").write_text("mine")
+    with pytest.raises(InputError, match=r"pairs.csv is there already and differs; expected another folder"):
+        copy_samples(ALL[:2], tmp_path)
+    assert (tmp_path / "pairs.csv").read_text() == "mine"

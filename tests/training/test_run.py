@@ -1,6 +1,5 @@
 """Where runs start: from trained weights, after a kill, and where they may not."""
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError, WeightsError
 from normmatch.io import locked
 from normmatch.model.network import NormMatch
+from normmatch.outputs import write_json
 from normmatch.training import checkpoint
 from normmatch.training.checkpoint import as_json
 from normmatch.training.run import CONFIG, LOCK, check_same, find_start, make_model, train
@@ -63,7 +63,10 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(config: TrainConf
     config.out.mkdir()
     with pytest.raises(ConfigError, match="holds no checkpoint to resume from"):
         find_start(replace(config, resume=True))
-    (config.out / CONFIG).write_text(json.dumps({**as_json(config), "lr": 0.5}))
+    (config.out / CONFIG).write_text("{}")  # of somebody else
+    with pytest.raises(ConfigError, match="holds something else"):
+        find_start(config)
+    write_json(config.out / CONFIG, {**as_json(config), "lr": 0.5})
     with pytest.raises(ConfigError, match=r"was started with lr 0\.5"):
         find_start(replace(config, resume=True))
     (config.out / ".step-0000001.77.safetensors").write_bytes(b"half")

@@ -117,8 +117,8 @@ def filled(where: str, row: Row, column: str) -> str:
 
 def printable(where: str, row: Row, column: str) -> str:
     """A name that can be shown: no control characters, nor halves of a character as JSON may have them."""
-    name: str = row[column]
-    if not name or not name.isprintable():
+    name: str = row[column] or filled(where, row, column)
+    if not name.isprintable():
         raise DataError(f"{where}: the value of `{column}` is {short(name)}; expected printable characters.")
     return name
 

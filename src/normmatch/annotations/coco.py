@@ -14,6 +14,7 @@ from typing import Any
 
 from normmatch.annotations import Annotation, Row, filled, known_scores, make_annotation
 from normmatch.errors import DataError
+from normmatch.outputs import MADE_BY
 
 DIGITS = 6  # of a mean score
 Item = dict[str, Any]
@@ -56,7 +57,8 @@ def write(
         for number, item in enumerate(annotations, 1)
     ]
     content = {"images": [*images.values()], "annotations": entries, "categories": [*categories.values()]}
-    return json.dumps({"info": {"description": about}} | content if about else content)
+    head: Item = {"made_by": MADE_BY} | ({"info": {"description": about}} if about else {})
+    return json.dumps(head | content)
 
 
 def _annotation(item: Annotation, category: Item) -> Item:

@@ -4,11 +4,13 @@
     a.jpg,left_eye,120.5,88,cat,,train,1,0.9,10,20,300,200
 
 `object` tells several objects of an image apart; xmin,ymin,width,height are the object's box. An object without
-keypoints has no row, and so it cannot be written.
+keypoints has no row, and so it cannot be written. Text that a spreadsheet would take for a formula, as it begins with
+=, +, - or @, is written with an apostrophe before it, which is taken away when the file is read.
 """
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from normmatch.errors import DataError
 
 COLUMNS = ("image", "name", "x", "y")
 OPTIONAL = ("class", "object", "split", "visible", "score")
+NUMBERS = ("x", "y", "visible", "score", *BOX_COLUMNS)
+FORMULA = re.compile(r"'*[=+\-@]")  # also where apostrophes stand before it already: reading takes one away
 OF_THE_OBJECT = ("class", "split", *BOX_COLUMNS)  # the same in all rows of an object
 
 
@@ -49,13 +53,26 @@ def write(annotations: Sequence[Annotation]) -> str:
     writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for number, item in enumerate(annotations):
-        about = {"image": item.image, "class": item.label, "object": number, "split": item.split}
+        about: Row = {"image": _escaped(item.image), "class": _escaped(item.label)}
+        about |= {"object": number, "split": _escaped(item.split)}
         about |= dict(zip(BOX_COLUMNS, item.box or (), strict=False))
         scores = dict(known_scores(item))
         for k, (name, (x, y)) in enumerate(zip(item.names, item.keypoints.tolist(), strict=True)):
             seen = 1 if item.visible is None else int(item.visible[k])
-            writer.writerow({**about, "name": name, "x": x, "y": y, "visible": seen, "score": scores.get(k, "")})
+            writer.writerow(
+                {**about, "name": _escaped(name), "x": x, "y": y, "visible": seen, "score": scores.get(k, "")}
+            )
     return text.getvalue()
+
+
+def _escaped(text: str) -> str:
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def _plain(text: str, column: str) -> str:
+    """The value of a cell: the inverse of `_escaped` where it is text."""
+    text = text.strip()
+    return text[1:] if text[:1] == "'" and FORMULA.match(text) and column not in NUMBERS else text
 
 
 def _object(image: str, rows: Sequence[tuple[str, Row]]) -> Annotation:
@@ -102,6 +119,6 @@ def csv_rows(
             where = f"{path.name} line {reader.line_num}"
             if None in row or None in row.values():
                 raise DataError(f"{where}: there are more or fewer values than the {len(header)} columns.")
-            yield where, {column: value.strip() for column, value in row.items()}
+            yield where, {column: _plain(value, column) for column, value in row.items()}
     except csv.Error as error:
         raise DataError(f"{path.name} line {reader.line_num + 1}: not a line of a CSV file ({error}).") from error

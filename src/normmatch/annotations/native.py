@@ -12,6 +12,7 @@ from typing import Any
 
 from normmatch.annotations import Annotation, filled, known_scores, make_annotation
 from normmatch.errors import DataError
+from normmatch.outputs import MADE_BY
 
 KEYS = ("image", "keypoints", "box", "class", "split")
 
@@ -45,7 +46,7 @@ def read(path: Path, content: Any) -> list[Annotation]:
 
 def write(annotations: Sequence[Annotation]) -> str:
     """The text of a file."""
-    return json.dumps({"images": [as_entry(item) for item in annotations]})
+    return json.dumps({"made_by": MADE_BY, "images": [as_entry(item) for item in annotations]})
 
 
 def as_entry(item: Annotation) -> dict[str, Any]:

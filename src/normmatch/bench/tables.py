@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from normmatch import viz
 from normmatch.bench.timing import Row
-from normmatch.evaluation.tables import Table, origin, percent, to_markdown
+from normmatch.evaluation.tables import Table, origin, percent, write_markdown
 from normmatch.extras import require
-from normmatch.outputs import whole_file, write_json, write_text, writing
+from normmatch.outputs import write_json, writing
 
 COLUMNS = ("variant", "what", "points", "batch", "ms a pair", "pairs/s", "ratio", "memory, MB", "same matches")
 NOTE = "median (10 % to 90 %); the ratio is to the plain network (eager, float32) in the same process"
@@ -29,11 +30,17 @@ def cells(row: Row) -> tuple[str, ...]:
     return row["variant"], row["what"] + busy, *counts, time, f"{row['pairs_per_second']:,.4g}", *more, same
 
 
+def output_files(out: Path | None, name: str) -> list[Path]:
+    """What `write` and `plot` leave in a folder."""
+    endings = (".json", ".md", ".png") if name == "speed" else (".json", ".md")
+    return [out / f"{name}{ending}" for ending in endings] if out else []
+
+
 def write(rows: Sequence[Row], made_with: Mapping[str, str], out: Path, name: str) -> None:
     """Leave NAME.json and NAME.md in a folder."""
     with writing(out):
         write_json(out / f"{name}.json", {"made_with": dict(made_with), "rows": list(rows)})
-        write_text(out / f"{name}.md", to_markdown(make_tables(rows, made_with)))
+        write_markdown(out / f"{name}.md", make_tables(rows, made_with))
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
@@ -53,8 +60,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     axes[0].set(xlabel="keypoints per image", ylabel="milliseconds, head alone")
     axes[1].set(xlabel="pairs at a time", ylabel="pairs per second, images to matches")
     axes[1].legend(fontsize=8)
-    with writing(path), whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    viz.save_plot(figure, path, dpi=120)
 
 
 def curves(rows: Sequence[Row], what: str, x: str) -> dict[str, list[Row]]:

@@ -67,6 +67,7 @@ COMMANDS: Any = Union[  # noqa: UP007
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; what a user can mend ends in one red line and exit code 2, never in a stack trace."""
     args = sys.argv[1:] if args is None else list(args)
+    _make_printable()
     if args == ["--version"]:
         print(f"normmatch {__version__}")
         return
@@ -89,13 +90,29 @@ def main(args: Sequence[str] | None = None) -> None:
         console.print("interrupted", style="red")
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone: that is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
-    except OSError as error:  # what the disk says of a path where nobody asked it before
-        if error.filename is None:
-            raise
-        console.print(readable(f"{error.filename} cannot be used: {error.strerror}."), style="red")
+    except OSError as error:  # of a disk that is full, perhaps the one that standard output goes to
+        _drop_output()
+        sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror or error}"
+        console.print(readable(sentence), style="red")
         sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Let what is left of the output go nowhere."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file, in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _make_printable() -> None:
+    """Let everything be printed: to a stream that is closed it goes nowhere, and to one without the letters escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def today(args: Sequence[str]) -> list[str]:

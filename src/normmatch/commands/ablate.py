@@ -26,6 +26,7 @@ def ablate(
     vgg16_weights: str = "hub",
     split: str = "test",
     pairs: int = 1000,
+    overwrite: bool = False,
 ) -> None:
     """Train the network once for each row of the paper's ablation table, and print the table beside the paper's drops.
 
@@ -37,7 +38,8 @@ def ablate(
         vgg16_weights: where the VGG16 backbone starts from: hub, random, or the path of a safetensors file
         split: what accuracy is measured on
         pairs: pairs per class for that
+        overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.experiments.ablations import ablate as run
 
-    run(config, rows, vgg16_weights, split, pairs)
+    run(config, rows, vgg16_weights, split, pairs, overwrite)

@@ -62,6 +62,7 @@ def model(
     parts: tuple[Part, ...] = ("pair", "stages", "points", "batches", "cached", "files"),
     weights: str = "",
     out: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Measure how fast networks match: latency, stages, throughput, scaling, memory, each also compared with plain.
 
@@ -79,16 +80,20 @@ def model(
         parts: what to measure; the compiler takes most of the time
         weights: a weights file in place of random weights, for the share of equal matches; with one preset
         out: a folder for speed.json, speed.md and speed.png
+        overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.bench.inputs import variants
     from normmatch.bench.model import Sizes, bench_model
-    from normmatch.bench.tables import cells, make_tables, plot, write
+    from normmatch.bench.tables import cells, make_tables, output_files, plot, write
     from normmatch.evaluation.provenance import made_with
     from normmatch.evaluation.tables import to_markdown
     from normmatch.model.device import find_device
+    from normmatch.outputs import check_outputs
+    from normmatch.weights import find_weights
 
     if not 0 < seconds < 3600 or min(points, *curve, *batches, 1) < 1:
         raise ConfigError(f"seconds {seconds}, points {points}; expected up to 3600 seconds, and 1 or more of the rest")
+    check_outputs({"--out": output_files(out, "speed")}, [find_weights(weights)] if weights else [], overwrite)
     found = find_device(device)
     sizes, made = Sizes(points, seconds=seconds), made_with(found)
     if found.type == "cpu":
@@ -98,9 +103,9 @@ def model(
     for preset in dict.fromkeys(presets):
         for row in bench_model(preset, found, ways, sizes, weights or None, parts):
             rows.append(row)
-            print(preset, *filter(None, cells(row)), sep=", ", file=sys.stderr, flush=True)  # compilers take long
             if out is not None:
                 write(rows, made, out, "speed")
+            print(preset, *filter(None, cells(row)), sep=", ", file=sys.stderr, flush=True)  # compilers take long
     if out is not None and any(row["what"] in ("head", "batch") for row in rows):
         plot(rows, out / "speed.png")
     print(to_markdown(make_tables(rows, made)))
@@ -114,6 +119,7 @@ def train(
     compile: bool = True,
     seconds: float = 5.0,
     out: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Measure how many pairs per second the training step takes, without the loader, and how busy the GPU is.
 
@@ -125,15 +131,18 @@ def train(
         compile: compile the network, as training does
         seconds: about how long to measure
         out: a folder for train.json and train.md
+        overwrite: replace files that NormMatch did not write, too
     """
-    from normmatch.bench.tables import make_tables, write
+    from normmatch.bench.tables import make_tables, output_files, write
     from normmatch.bench.train import bench_train
     from normmatch.evaluation.provenance import made_with
     from normmatch.evaluation.tables import to_markdown
     from normmatch.model.device import find_device
+    from normmatch.outputs import check_outputs
 
     if batch_size < 1 or points < 2 or not 0 < seconds < 3600:
         raise ConfigError(f"batch_size {batch_size}, points {points}, seconds {seconds}; expected 1, 2, up to 3600")
+    check_outputs({"--out": output_files(out, "train")}, overwrite=overwrite)
     found = find_device(device)
     rows = [
         bench_train(preset, found, batch=batch_size, points=points, compile=compile, seconds=seconds)

@@ -25,6 +25,7 @@ def samples(
     weights: str = "small",
     out: Out = Path("matches.png"),
     copy_to: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Match the keypoints of two photographs that come with this program, and draw them.
 
@@ -33,18 +34,28 @@ def samples(
         second: the second
         weights: a bundled name, a weights file, or a folder that training wrote
         out: the picture of the matches
-        copy_to: a folder for copies of the two photographs, with their keypoints, to try the other commands on
+        copy_to: a folder for copies of the two photographs, with their keypoints, to try the other commands on;
+            a file that differs is never replaced there
+        overwrite: replace a picture that NormMatch did not write, too
     """
     from normmatch.commands.match import print_matches
     from normmatch.matching.sample_pair import match_samples
-    from normmatch.matching.samples import copy_samples, get_sample
+    from normmatch.matching.samples import copies, copy_samples, get_sample
+    from normmatch.outputs import check_outputs
+    from normmatch.weights import weights_files
 
+    chosen = [get_sample(first), get_sample(second)]
+    there = copies(chosen, copy_to) if copy_to is not None else {}
+    new, old = ([path for path in there if path.exists() == known] for known in (False, True))
+    read = (*(sample.path for sample in chosen), *weights_files(weights), *old)
+    check_outputs({"--out": out, "--copy-to": new}, read, overwrite)
     points0, points1, result, seconds = match_samples(first, second, weights, out)
+    if copy_to is not None:
+        copy_samples(chosen, copy_to)
     print_matches(points0, points1, result)
     print(f"they were matched in {seconds:.1f} s")
     print(f"the picture is {out}")
     if copy_to is not None:
-        copy_samples([get_sample(first), get_sample(second)], copy_to)
         print(f"the photographs and their keypoints are in {copy_to}")
     print(f"for pictures and points of your own open the web page: {_program()} demo")
 

@@ -11,6 +11,7 @@ def export(
     *,
     out: Annotated[Path, arg(metavar="DIR")],
     format: str = "onnx",
+    overwrite: bool = False,
 ) -> None:
     """Write a network as two ONNX files, an encoder of images and a head that matches, and check them against torch.
 
@@ -22,10 +23,15 @@ def export(
         weights: a bundled name, a file, a folder, or owner/name on a hub
         out: the folder for the files
         format: onnx; there is no other
+        overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.export.files import export as write
+    from normmatch.export.files import output_files
     from normmatch.model.network import NormMatch
+    from normmatch.outputs import check_outputs
+    from normmatch.weights import find_weights
 
+    check_outputs({"--out": [*output_files(out).values()]}, [find_weights(weights)], overwrite)
     for file, difference in write(NormMatch.from_pretrained(weights), out, format).items():
         agreement = f"within {difference:.0e}" if difference else "exactly"
         print(f"{file}  {file.stat().st_size / 1e6:.1f} MB  agrees with the network {agreement}")

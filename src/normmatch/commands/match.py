@@ -1,10 +1,11 @@
 """`normmatch match`: match two photographs, or a list of pairs."""
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -43,6 +44,7 @@ def match(
     format: Format = "jsonl",
     engine: Engine = "local",
     workers: int | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Match the keypoints of two photographs, or of every pair of a list.
 
@@ -59,7 +61,7 @@ def match(
         keypoints: the keypoints of the images
         keypoints1: the keypoints of the second image, if they are in a file of their own
         out: a picture of the matches to write (png, jpg, webp, pdf or svg)
-        json: a JSON file to write, with matches, scores and similarities
+        json: a JSON file to write, with matches, scores and similarities; - is standard output
         box0: the object in the first image: left, top, width and height; that of the keypoints file if not given
         box1: the same for the second image
         options: how each pair is matched
@@ -68,31 +70,23 @@ def match(
         format: with --pairs, jsonl, or parquet as well
         engine: with --pairs, local, or ray for all machines of a Ray cluster, which must see the files
         workers: with --engine ray, how many processes; one for each core or GPU if not given
+        overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.io import read_image
-    from normmatch.matching.decoding import low_scores
     from normmatch.matching.matcher import Matcher
-    from normmatch.matching.picture import draw_matches
-    from normmatch.matching.record import make_record
-    from normmatch.outputs import write_json, writing
-    from normmatch.viz import check_format
 
-    if (pairs is None) == (not images) or (images and len(images) != 2):
-        got = {0: "neither", 1: "one image"}.get(len(images), f"{len(images)} images")
-        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {'both' if images and pairs else got}.")
-    if (pairs is None) != (out_dir is None):
-        raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
+    _check_use(images, pairs, out_dir)
     if pairs is not None and out_dir is not None:
         unused: dict[str, Any] = {"keypoints1": keypoints1, "out": out, "json": json, "box0": box0, "box1": box1}
         _refuse(unused, "two images; it does not go with --pairs")
         _refuse({"workers": workers} if engine == "local" else {}, "--engine ray")
-        _match_list(pairs, keypoints, out_dir, options, format, engine, workers)
+        _match_list(pairs, keypoints, out_dir, options, format, engine, workers, overwrite)
         return
     unused = {"format": format, "engine": engine, "workers": workers}
     _refuse({k: v for k, v in unused.items() if v not in ("jsonl", "local")}, "a list; it goes with --pairs")
-    if out is not None:
-        check_format(out)
-    points = _read_points(images, (keypoints, keypoints1 or keypoints), (box0, box1))
+    files = keypoints, keypoints1 or keypoints
+    _check_outputs(out, json, (*images, *files), options, overwrite)
+    points = _read_points(images, files, (box0, box1))
     matcher = Matcher.from_options(options)
     arrays = [read_image(item.image) for item in points]
     first, second = (
@@ -101,16 +95,67 @@ def match(
     (result,) = matcher.match_crops(
         [(first, second)], one_to_one=options.one_to_one, mutual=options.mutual, min_score=options.min_score
     )
-    print_matches(*points, result)
-    if low_scores(result, matcher.backend.min_score):
-        warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
+    _write(out, json, arrays, points, result)  # before anything is printed: perhaps nobody is there to read it
+    _report(out, json, points, result, matcher.backend.min_score)
+
+
+def _check_use(images: Sequence[Path], pairs: Path | None, out_dir: Path | None) -> None:
+    """Refuse what is neither two images nor a list."""
+    if (pairs is None) == (not images) or (images and len(images) != 2):
+        got = {0: "neither", 1: "one image"}.get(len(images), f"{len(images)} images")
+        raise ConfigError(f"expected two images, or --pairs and --out-dir; got {'both' if images and pairs else got}.")
+    if (pairs is None) != (out_dir is None):
+        raise ConfigError("--pairs and --out-dir go together: the list, and the folder for its results.")
+
+
+def _check_outputs(
+    out: Path | None, json: Path | None, inputs: Sequence[Path], options: MatchOptions, overwrite: bool
+) -> None:
+    """Refuse, before the work, what cannot be written or would destroy something."""
+    if out is None and json is None:
+        return
+    from normmatch.outputs import check_outputs
+    from normmatch.viz import check_format
+    from normmatch.weights import weights_files
+
+    if out is not None:
+        check_format(out)
+    read = (*inputs, *weights_files(options.weights, options.backend))
+    check_outputs({"--out": out, "--json": json}, read, overwrite)
+
+
+def _write(
+    out: Path | None,
+    json: Path | None,
+    images: "Sequence[np.ndarray]",
+    points: "tuple[Annotation, Annotation]",
+    result: "Result",
+) -> None:
+    from normmatch.matching.picture import draw_matches
+    from normmatch.matching.record import make_record
+    from normmatch.outputs import write_json, writing
+
     if json is not None:
         with writing(json):
             write_json(json, make_record(*points, result) | {"similarity": result["similarity"].tolist()})
+    if out is not None:
+        draw_matches(out, images, points, result)
+
+
+def _report(
+    out: Path | None, json: Path | None, points: "tuple[Annotation, Annotation]", result: "Result", min_score: float
+) -> None:
+    """Tell people what was found and written; on standard error where the JSON goes to standard output."""
+    from normmatch.matching.decoding import low_scores
+
+    words = sys.stderr if json == Path("-") else sys.stdout
+    print_matches(*points, result, words)
+    if low_scores(result, min_score):
+        warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
+    if json is not None and words is sys.stdout:
         print(f"the matches are in {json}")
     if out is not None:
-        draw_matches(out, arrays, points, result)
-        print(f"the picture is {out}")
+        print(f"the picture is {out}", file=words)
 
 
 def _refuse(options: Mapping[str, Any], what: str) -> None:
@@ -139,7 +184,7 @@ def _read_points(
     return found[0], found[1]
 
 
-def print_matches(first: "Annotation", second: "Annotation", result: "Result") -> None:
+def print_matches(first: "Annotation", second: "Annotation", result: "Result", words: IO[str] | None = None) -> None:
     """A table of the points of image 0 with their partners and scores, and how many there are."""
     from rich.console import Console
     from rich.markup import escape
@@ -152,7 +197,7 @@ def print_matches(first: "Annotation", second: "Annotation", result: "Result") -
         partner = (escape(second.names[j]), _place(second.keypoints[j])) if j >= 0 else ("-", "")
         score = f"{result['matching_scores0'][i]:.2f}"
         table.add_row(escape(first.names[i]), _place(first.keypoints[i]), *partner, score)
-    console = Console()
+    console = Console(file=words)
     console.print(table)
     count = len(first.names)
     if count > TABLE_ROWS:
@@ -176,10 +221,12 @@ def _match_list(
     format: Format,
     engine: Engine,
     workers: int | None,
+    overwrite: bool,
 ) -> None:
     from normmatch.matching.pair_list import match_list
 
-    summary = match_list(pairs, keypoints, out_dir, options, format=format, engine=engine, workers=workers)
+    how: dict[str, Any] = {"format": format, "engine": engine, "workers": workers, "overwrite": overwrite}
+    summary = match_list(pairs, keypoints, out_dir, options, **how)
     total = summary.matched + len(summary.failed)
     print(f"{summary.matched:,} of {total:,} pairs are matched in {out_dir / 'results.jsonl'}")
     _report_failed(summary.failed, summary.matched, out_dir)

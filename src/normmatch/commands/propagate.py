@@ -18,6 +18,7 @@ def propagate(
     candidates: Annotated[Path, arg(metavar="FILE")],
     out: Annotated[Path, arg(metavar="FILE")] = Path("propagated.json"),
     options: Annotated[MatchOptions, arg(name="")] = MatchOptions(one_to_one=True),  # noqa: B008 - frozen
+    overwrite: bool = False,
 ) -> None:
     """Find the named keypoints of one image among candidate points of all others; write COCO keypoints.
 
@@ -32,11 +33,14 @@ def propagate(
         candidates: a keypoints file with the candidate points of these images
         out: the COCO file to write
         options: how each image is matched
+        overwrite: replace files that NormMatch did not write, too
     """
     from normmatch.matching.propagate import propagate as run
+    from normmatch.outputs import words_apart
 
-    result = run(reference, images, candidates, out, options)
-    print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")
+    result = run(reference, images, candidates, out, options, overwrite)
+    with words_apart(out):
+        print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")
     for what, listed in (
         ("images have no candidates", result.without),
         ("objects could not be matched", result.failed),

@@ -107,6 +107,14 @@ TOP_FOLDERS = {
     "hpatches": "hpatches-sequences-release",
 }
 
+# All that lies at the top of a dataset's archives, as its reader looks for it; nothing else is unpacked.
+TREES = {
+    "pascal-voc": ("TrainVal", "VOCdevkit", "VOC2011", "PascalVOC", "annotations"),
+    "spair-71k": ("SPair-71k",),
+    "willow": ("WILLOW-ObjectClass",),
+    "hpatches": ("hpatches-sequences-release", "hpatches"),
+}
+
 
 class _MirrorError(Exception):
     """This address does not give the file: try the next one."""
@@ -131,7 +139,7 @@ def install(name: str, root: Path, archives: Path | None = None) -> list[Path]:
             files = find(name, archives)
     except OSError as error:
         raise DataError(f"Cannot read or write {error.filename or root}: {error.strerror or error}.") from error
-    unpack(files, root)
+    unpack(files, root, (*TREES[name], *(file.name for file in files if not is_archive(file))))
     return files
 
 

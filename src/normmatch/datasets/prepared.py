@@ -42,7 +42,7 @@ from normmatch.datasets.types import Dataset, PreparedSplit
 from normmatch.datasets.workers import cores, one_at_a_time, run_tasks
 from normmatch.errors import DataError, NormMatchError
 from normmatch.geometry import Box, crop_keypoints, resize_crop
-from normmatch.outputs import write_json
+from normmatch.outputs import write_text
 from normmatch.progress import show_progress
 
 FILES = ("images.npy", "objects.json", "manifest.json", "done.jsonl")
@@ -172,7 +172,7 @@ def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
         )
     if not same:
         np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
-        write_json(partial / "manifest.json", manifest)
+        write_text(partial / "manifest.json", json.dumps(manifest))
     return partial
 
 
@@ -257,8 +257,8 @@ def _finish(partial: Path, folder: Path, dataset: Dataset, manifest: dict[str, A
             pairs = pairs[whole].tolist()
         splits[name] = {"objects": entries, "pairs": pairs}
         start += len(split.objects)
-    write_json(partial / "objects.json", splits)
-    write_json(partial / "manifest.json", {**manifest, "dropped_pairs": dropped})
+    write_text(partial / "objects.json", json.dumps(splits))
+    write_text(partial / "manifest.json", json.dumps({**manifest, "dropped_pairs": dropped}))
     stale = folder.with_name(folder.name + ".stale")
     shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed right here
     if folder.exists():  # a folder cannot be replaced in one step unless it is empty

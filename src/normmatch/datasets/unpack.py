@@ -7,9 +7,10 @@ import os
 import shutil
 import stat
 import tarfile
+import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -35,11 +36,17 @@ DAMAGED = (EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, zlib.erro
 Report = Callable[[int], object]  # told how many bytes of the packed file have been read
 
 
-def unpack(archives: Sequence[Path], folder: Path) -> None:
+def unpack(archives: Sequence[Path], folder: Path, only: Collection[str] = ()) -> None:
     """Unpack the archives of one dataset into `folder`; files that are no archive (see ENDINGS) are copied.
 
     Everything goes to a hidden folder beside the target first and is moved into place at the end, so that an
     interrupted or refused archive leaves the target as it was. What a killed run left there is cleared first.
+
+    Args:
+        archives: where the files are.
+        folder: where they go.
+        only: the folders and files at the top that are the dataset's; what else archives hold stays in them, and a
+            warning says so.
     """
     staging = folder / STAGING
     shutil.rmtree(staging, ignore_errors=True)
@@ -48,11 +55,23 @@ def unpack(archives: Sequence[Path], folder: Path) -> None:
         with _progress() as progress:
             for archive in archives:
                 _unpack_one(archive, staging, progress)
+        _drop_others(staging, only)
         _merge(staging, folder)
     except OSError as error:
         raise DataError(f"cannot unpack into {folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _drop_others(staging: Path, only: Collection[str]) -> None:
+    """Leave only the dataset's own tree."""
+    others = sorted(path for path in staging.iterdir() if only and path.name not in only)
+    for path in others:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    named = [path.name for path in others if not path.name.startswith((".", "__MACOSX"))]
+    if named:
+        more = f" and {len(named) - 1:,} more" if len(named) > 1 else ""
+        warnings.warn(f"{named[0]}{more} in the archives is not of the dataset and was not unpacked.", stacklevel=3)
 
 
 def is_archive(path: Path) -> bool:

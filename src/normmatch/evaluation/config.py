@@ -43,9 +43,11 @@ class EvalConfig:
     out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: Path | None = None
-    """a file for the results"""
+    """a file for the results; - is standard output"""
     markdown: Path | None = None
     """a file for the tables"""
+    overwrite: bool = False
+    """replace files that NormMatch did not write, too"""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """what to compute on"""
     precision: Literal["auto", "bf16-mixed", "16-mixed", "32-true"] = "auto"

@@ -11,8 +11,8 @@ from normmatch import viz
 from normmatch.annotations.names import swap_left_right
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.tables import Table, percent, to_markdown
-from normmatch.outputs import write_json, write_text, writing
+from normmatch.evaluation.tables import Table, percent, write_markdown
+from normmatch.outputs import made_by_us, write_json, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
 WORST_SHARE = 0.1  # of the pairs of each class: those whose traits are compared with all
@@ -84,13 +84,14 @@ def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folde
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("[0-9][0-9]*-*.png"):
-            old.unlink()
+            if made_by_us(old):
+                old.unlink()
         names = [f"{n:02d}-{predictions.labels[k]}.png" for n, k in enumerate(chosen, start=1)]
         for name, k in zip(names, chosen, strict=True):
             draw_pair(predictions, split, k, folder / name)
         tables = [shown_table(predictions, chosen, names), common_table(predictions, ranked), bins_table(predictions)]
-        write_text(folder / "summary.md", to_markdown(tables))
-        write_json(folder / "summary.json", [vars(table) for table in tables], indent=1)
+        write_markdown(folder / "summary.md", tables)
+        write_json(folder / "summary.json", {"tables": [vars(table) for table in tables]}, indent=1)
     return tables
 
 

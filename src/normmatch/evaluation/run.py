@@ -1,6 +1,6 @@
-"""`normmatch eval`: predict, or read predictions; score them; print the tables and write them."""
+"""`normmatch eval`: predict, or read predictions; score them; write the tables and print them."""
 
-import os
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -16,9 +16,9 @@ from normmatch.evaluation.failures import draw_worst
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.score import make_report
-from normmatch.evaluation.tables import make_tables, print_table, to_markdown
-from normmatch.outputs import write_json, write_text, writing
-from normmatch.weights import FILE_NAME, set_min_score
+from normmatch.evaluation.tables import Table, make_tables, print_table, write_markdown
+from normmatch.outputs import check_outputs, words_apart, write_json, writing
+from normmatch.weights import FILE_NAME, find_weights, set_min_score
 
 DEFAULT_WEIGHTS = "small"
 
@@ -26,26 +26,29 @@ DEFAULT_WEIGHTS = "small"
 def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     """Evaluate the weights on the dataset that `what` names, as the config says; returns the report."""
     weights, name = split_arguments(what, config)
-    for path in (config.json, config.markdown, config.out and config.out / "predictions"):
-        if path:
-            check_place(path)
     calibrations: list[dict[str, Any]] = []
-    if config.predictions:
-        predictions = load_all(config.predictions, name)
-    else:
-        predictions, calibrations = run_networks(weights, cast(DatasetName, name), config)
-    report = make_report(predictions, calibrations)
-    tables = make_tables(report)
-    for table in tables:
-        print_table(table)
-    if config.json:
-        with writing(config.json):
-            write_json(config.json, report, indent=1)
-    if config.markdown:
-        with writing(config.markdown):
-            write_text(config.markdown, to_markdown(tables))
-    if config.worst:  # the numbers are safe by now
-        analyse_failures(predictions, config)
+    with words_apart(config.json, config.markdown):
+        if config.predictions:
+            predictions = load_all(config.predictions, name)
+            check_place([item.meta["weights"] for item in predictions], config.predictions, config)
+        else:
+            check_place(weights, [find_weights(item) for item in weights], config)
+            predictions, calibrations = run_networks(weights, cast(DatasetName, name), config)
+        report = make_report(predictions, calibrations)
+        tables = make_tables(report)
+        if config.json:
+            with writing(config.json):
+                write_json(config.json, report, indent=1)
+        if config.markdown:
+            with writing(config.markdown):
+                write_markdown(config.markdown, tables)
+        folders = {}
+        if config.worst:  # the numbers are safe by now
+            folders = analyse_failures(predictions, config)
+        for table in (*tables, *(table for some in folders.values() for table in some)):
+            print_table(table)
+        for folder in folders:
+            print(f"pictures and summary are in {folder}")
     return report
 
 
@@ -62,12 +65,17 @@ def split_arguments(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str,
     return weights or (DEFAULT_WEIGHTS,), name
 
 
-def check_place(path: Path) -> None:
-    """Make the folder of a file that will be written: better now than after an hour of work."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'permission denied'}.")
+def check_place(weights: Sequence[str], inputs: Sequence[Path], config: EvalConfig) -> None:
+    """Refuse what cannot be written, or would destroy something: better now than after an hour of work."""
+    folder, files = config.out or Path(), []
+    for stem in {weights_name(item) for item in weights}:
+        if config.out and not config.predictions:
+            files += [config.out / f"{stem}-.safetensors", *config.out.glob(f"{glob.escape(stem)}-*.safetensors")]
+        if config.worst:
+            old = folder.glob(f"worst-{glob.escape(stem)}-*/*")
+            files += [folder / f"worst-{stem}-.md", *(path for path in old if path.suffix in (".png", ".md", ".json"))]
+    outputs = {"--json": config.json, "--markdown": config.markdown, "--out": sorted(set(files))}
+    check_outputs(outputs, (config.root, *inputs), config.overwrite)
 
 
 def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
@@ -98,11 +106,16 @@ def run_networks(
     return shown, calibrations
 
 
+def weights_name(weights: str) -> str:
+    """What files that are about weights are called by."""
+    path = Path(weights)
+    return path.parent.name if path.name == FILE_NAME else path.stem
+
+
 def file_name(predictions: Predictions, number: int | None) -> str:
     """A name for a file of predictions that tells what they are; `number` keeps several weights apart."""
     meta = predictions.meta
-    path = Path(meta["weights"])
-    parts = [path.parent.name if path.name == FILE_NAME else path.stem]
+    parts = [weights_name(meta["weights"])]
     parts += [] if number is None else [str(number)]
     parts += [meta["dataset"], meta["split"], meta["protocol"]]
     parts += [] if meta["sampling"] == "intersection" else [meta["sampling"]]
@@ -111,16 +124,16 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     return "-".join(part for part in parts if part) + ".safetensors"
 
 
-def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> None:
-    """Draw the worst pairs of each set of predictions without noise, and print what they have in common."""
+def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> dict[Path, list[Table]]:
+    """Draw the worst pairs of each set of predictions without noise; by folder, what they have in common."""
     plain = [p for p in predictions if not p.meta["jitter"]]
     several = len({p.meta["weights"] for p in plain}) > 1
+    found = {}
     for number, item in enumerate(plain):
         name = file_name(item, number if several else None)
         folder = (config.out or Path()) / f"worst-{Path(name).stem}"
-        for table in draw_worst(item, load_split(item, config.root), config.worst, folder):
-            print_table(table)
-        print(f"pictures and summary are in {folder}")
+        found[folder] = draw_worst(item, load_split(item, config.root), config.worst, folder)
+    return found
 
 
 def load_split(predictions: Predictions, root: Path) -> PreparedSplit:

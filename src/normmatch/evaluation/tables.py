@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich import table as rich_table
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.markup import escape
 
 from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
 from normmatch.evaluation.score import Result
+from normmatch.outputs import MADE_BY, write_text
 
 CURVE_STEP = 20  # of the curve's thresholds every twentieth is printed
 AS_PRINTED = "as printed in the paper, each under its own authors' rules, with its best epoch chosen on the test set"
@@ -51,6 +53,11 @@ def to_markdown(tables: Sequence[Table]) -> str:
         lines = [_line(table.columns), _line(align), *map(_line, rows)]
         parts.append("\n".join([f"### {table.title}", "", *lines, *(f"\n{note}" for note in table.notes)]))
     return "\n\n".join(parts) + "\n"
+
+
+def write_markdown(path: Path, tables: Sequence[Table]) -> None:
+    """Write the tables as a document that says who made it."""
+    write_text(path, f"{to_markdown(tables)}\n<!-- made by {MADE_BY} -->\n")
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -20,8 +20,8 @@ from normmatch.errors import ConfigError, WeightsError
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.score import Result, score
-from normmatch.evaluation.tables import Table, percent, print_table, to_markdown
-from normmatch.outputs import write_json, write_text
+from normmatch.evaluation.tables import Table, percent, print_table, write_markdown
+from normmatch.outputs import check_outputs, write_json
 from normmatch.training.checkpoint import as_json
 from normmatch.training.distributed import under_torchrun
 from normmatch.training.run import CONFIG, check_same, read_json, train
@@ -75,11 +75,13 @@ ROWS = {
 
 
 def ablate(
-    config: TrainConfig, rows: Sequence[str], vgg16_weights: str, split: str, pairs: int
+    config: TrainConfig, rows: Sequence[str], vgg16_weights: str, split: str, pairs: int, overwrite: bool = False
 ) -> list[dict[str, Any]]:
     """Train and evaluate the rows, print the table; returns the rows that are done, the paper's drops beside ours."""
     check(config, rows, vgg16_weights)
     runs = {name: row_config(config, name, vgg16_weights) for name in rows}
+    files = [config.out / REPORT, config.out / TABLE, *(run.out / RESULT for run in runs.values())]
+    check_outputs({"--out": files}, (config.data.root, vgg16_weights), overwrite)
     data = config.data
     measure = EvalConfig(
         root=data.root,
@@ -149,7 +151,7 @@ def earlier_result(run: TrainConfig, measure: EvalConfig) -> Result | None:
 def asked_for(measure: EvalConfig) -> dict[str, Any]:
     """How accuracy was measured, as JSON."""
     plain = json.loads(json.dumps(asdict(measure), default=str))
-    return {key: value for key, value in plain.items() if key not in ("root", "device")}
+    return {key: value for key, value in plain.items() if key not in ("root", "device", "overwrite")}
 
 
 def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result | None:
@@ -207,4 +209,4 @@ def make_table(done: Mapping[str, Result]) -> Table:
 def write(config: TrainConfig, done: Mapping[str, Result]) -> None:
     """Write what is known so far."""
     write_json(config.out / REPORT, {"rows": make_rows(done), "results": done}, indent=1)
-    write_text(config.out / TABLE, to_markdown([make_table(done)]))
+    write_markdown(config.out / TABLE, [make_table(done)])

@@ -17,7 +17,7 @@ from normmatch.export.graphs import Graph, trace
 from normmatch.export.parity import check_parity, onnx_runner
 from normmatch.extras import require
 from normmatch.model.network import NormMatch
-from normmatch.outputs import whole_file
+from normmatch.outputs import MARK, whole_file
 
 FORMATS = ("onnx",)
 
@@ -33,7 +33,7 @@ def export(model: NormMatch, out: Path, format: str = "onnx") -> dict[Path, floa
     if format not in FORMATS:
         raise ExportError(f"format is {format!r}, expected onnx: other formats are not written any more.")
     require("onnx", "onnxscript", "onnxruntime")
-    files = {name: out / f"{name}.onnx" for name in ("encoder", "head")}
+    files = output_files(out)
     with _quiet(), ExitStack() as stack:
         try:
             partial = {name: stack.enter_context(whole_file(file)) for name, file in files.items()}
@@ -48,6 +48,11 @@ def export(model: NormMatch, out: Path, format: str = "onnx") -> dict[Path, floa
     return {files[name]: difference for name, difference in found.items()}
 
 
+def output_files(out: Path) -> dict[str, Path]:
+    """The files of a folder, by the names of their graphs."""
+    return {name: out / f"{name}.onnx" for name in ("encoder", "head")}
+
+
 def config_text(model: NormMatch) -> str:
     """The config as JSON; of a backbone file only its name is kept, not its folder."""
     return json.dumps(asdict(replace(model.config, backbone_weights=Path(model.config.backbone_weights).name)))
@@ -59,7 +64,7 @@ def _write(graph: Graph, path: Path, config: str) -> None:
             graph.program, dynamo=True, verbose=False,
             input_names=graph.inputs, output_names=graph.outputs, dynamic_shapes=graph.axes,
         )  # fmt: skip
-        onnx.model.producer_name, onnx.model.producer_version = "normmatch", normmatch.__version__
+        onnx.model.producer_name, onnx.model.producer_version = MARK, normmatch.__version__
         onnx.model.metadata_props["config"] = config
         onnx.save(path, external_data=False)
     except OSError as error:

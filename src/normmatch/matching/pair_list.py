@@ -4,13 +4,15 @@ out/results.jsonl    one line for each matched pair, written as they come; `row`
                      from 0; the rest is `record.make_record`'s
 out/results.parquet  the same as a table, if asked for, at the end
 out/failed.jsonl     the pairs that could not be matched, and why; they are tried again by the next run
-out/run.json         what was asked for: a run that asks for something else is refused
+out/run.json         what was asked for, and the size and time of each image: a run about something else is refused
 """
 
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,9 +32,9 @@ from normmatch.io import locked, read_text
 from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
-from normmatch.outputs import whole_file, write_json, write_text, writing
+from normmatch.outputs import MADE_BY, check_outputs, whole_file, write_json, write_text, writing
 from normmatch.progress import show_progress
-from normmatch.weights import find_weights
+from normmatch.weights import weights_files
 
 REMEMBERED = 400  # images of a list that are not read and encoded again: a gigabyte, or two with 2,000 points each
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
@@ -62,6 +64,7 @@ def match_list(
     format: Format = "jsonl",
     engine: Engine = "local",
     workers: int | None = None,
+    overwrite: bool = False,
     progress: bool = True,
 ) -> Summary:
     """Match the pairs of a CSV with the columns image0 and image1, which are files seen from the CSV's folder.
@@ -74,6 +77,7 @@ def match_list(
         format: jsonl, or parquet as well.
         engine: local is this process; ray spreads the pairs over the workers of a Ray cluster.
         workers: processes of Ray; one for each core or GPU of the cluster if not given.
+        overwrite: replace files that were not written by this program, too.
         progress: whether a bar is shown.
     """
     if workers is not None:
@@ -81,11 +85,16 @@ def match_list(
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
     results = out / "results.jsonl"
+    photographs = _photographs(tasks)
+    read: tuple[Path | str, ...] = (pairs, keypoints, *weights_files(options.weights, options.backend), *photographs)
+    check_outputs({"--out-dir": _outputs(out, format)}, read, overwrite)
     with writing(out):
         try:
             with locked(out / ".lock"):
-                _check_run(out, asked)
+                earlier = _check_run(out, asked)
                 done = _read_done(results, len(tasks))
+                _check_photographs(out, earlier, photographs, [task for task in tasks if task["row"] in done])
+                write_json(out / "run.json", asked | {"photographs": photographs})
                 left = [task for row, task in enumerate(tasks) if row not in done]
                 records = _run(left, options, engine, workers) if left else iter(())
                 failed = _append(results, show_progress(records, len(tasks), len(done), progress, "pairs"))
@@ -185,11 +194,35 @@ def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
     values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
     del values["device"], values["compile"]  # how fast it is done, not what
-    if options.backend == "torch":
-        values["weights"] = _digest([find_weights(options.weights)])
-    else:
-        values["weights"] = _digest(sorted(Path(options.weights).glob("*.onnx*")))
-    return values
+    return values | {"weights": _digest(weights_files(options.weights, options.backend))}
+
+
+def _photographs(tasks: Sequence[Task]) -> dict[str, list[int]]:
+    """The size and the time of each image that is there."""
+    found = {}
+    for image in {task[f"image{side}"] for task in tasks for side in "01"}:
+        with suppress(OSError, ValueError):
+            info = os.stat(image)
+            found[image] = [info.st_size, info.st_mtime_ns]
+    return found
+
+
+def _check_photographs(out: Path, earlier: Any, now: dict[str, list[int]], done: Sequence[Task]) -> None:
+    """Refuse to go on where an image that was matched is another one now; others may be mended and tried again."""
+    for image in (task[f"image{side}"] for task in done for side in "01"):
+        if image in earlier and image in now and earlier[image] != now[image]:
+            raise DataError(f"{image} has changed since it was matched for {out}; give another folder.")
+
+
+def _outputs(out: Path, format: Format) -> list[Path]:
+    """The files that a run may replace; those that `_check_run` and `_read_done` look into are not among them."""
+    results, failed = out / "results.jsonl", out / "failed.jsonl"
+    files = [out / "results.parquet"] if format == "parquet" else []
+    if not results.is_file() or not results.stat().st_size:
+        files += [results, out / "run.json"]
+    if not failed.is_file() or _row(failed.open("rb").readline()) is None:
+        files.append(failed)
+    return files
 
 
 def _digest(files: Iterable[Path]) -> str:
@@ -200,11 +233,11 @@ def _digest(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _check_run(out: Path, asked: dict[str, Any]) -> None:
+def _check_run(out: Path, asked: dict[str, Any]) -> Any:
+    """Refuse the folder of another run; returns the photographs of this one as they were when it broke off."""
     path, results = out / "run.json", out / "results.jsonl"
     if not results.exists() or not results.stat().st_size:  # nothing that could be mixed up
-        write_json(path, asked)
-        return
+        return {}
     if not path.exists():
         raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
     try:
@@ -214,6 +247,8 @@ def _check_run(out: Path, asked: dict[str, Any]) -> None:
     changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
     if changed:
         raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
+    photographs = earlier.get("photographs")
+    return photographs if isinstance(photographs, dict) else {}
 
 
 def _read_done(path: Path, total: int) -> set[int]:
@@ -272,4 +307,5 @@ def _write_parquet(results: Path, path: Path) -> None:
         return
     options = pyarrow.json.ReadOptions(block_size=MAX_LINE)
     with whole_file(path) as temporary:
-        pyarrow.parquet.write_table(pyarrow.json.read_json(results, options), temporary)
+        table = pyarrow.json.read_json(results, options)
+        pyarrow.parquet.write_table(table.replace_schema_metadata({"made_by": MADE_BY}), temporary)

@@ -20,8 +20,9 @@ from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
-from normmatch.outputs import write_text, writing
+from normmatch.outputs import check_outputs, write_text, writing
 from normmatch.progress import show_progress
+from normmatch.weights import weights_files
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,13 @@ class Propagated:
 
 
 def propagate(
-    reference: Path, images: Path, candidates: Path, out: Path, options: MatchOptions, progress: bool = True
+    reference: Path,
+    images: Path,
+    candidates: Path,
+    out: Path,
+    options: MatchOptions,
+    overwrite: bool = False,
+    progress: bool = True,
 ) -> Propagated:
     """Match the keypoints of a reference image to the candidates of every other image; write COCO keypoints.
 
@@ -45,10 +52,13 @@ def propagate(
             named as seen from this file's folder or from `images`.
         out: the file to write.
         options: how images are matched.
+        overwrite: replace a file that was not written by this program, too.
         progress: whether a bar is shown.
     """
     everything = _images(images)
     model = _reference(reference, images)
+    weights = weights_files(options.weights, options.backend)
+    check_outputs({"--out": out}, (reference, candidates, model.path, *everything, *weights), overwrite)
     files = [file for file in everything if not os.path.samefile(file, model.image)]
     index = ImageIndex(annotations.read(candidates), candidates, images)
     without = tuple(file.relative_to(images).as_posix() for file in files if not index.all(file))

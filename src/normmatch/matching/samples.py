@@ -3,17 +3,14 @@
 Where they come from and that they are free is said in `sample_pictures/README.md`. Left is the animal's left.
 """
 
-import csv
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from normmatch import annotations
-from normmatch.annotations import Annotation
-from normmatch.annotations.native import as_entry
+from normmatch.annotations import Annotation, native
 from normmatch.errors import InputError
-from normmatch.outputs import whole_file, write_json, writing
+from normmatch.outputs import whole_file, writing
 
 FOLDER = Path(__file__).parent / "sample_pictures"
 POINTS = FOLDER / "points.json"
@@ -48,18 +45,29 @@ def get_sample(title: str) -> Sample:
     return samples[title]
 
 
+def copies(samples: Sequence[Sample], folder: Path) -> dict[Path, bytes]:
+    """What `copy_samples` puts into a folder; a file of that name that is there already must be the same."""
+    names = [f"{sample.title}{sample.path.suffix}" for sample in samples]
+    points = [replace(s.points, image=name) for s, name in zip(samples, names, strict=True)]
+    content = {name: sample.path.read_bytes() for sample, name in zip(samples, names, strict=True)}
+    content |= {"points.json": native.write(points).encode(), "reference.json": native.write(points[:1]).encode()}
+    content["pairs.csv"] = "".join(
+        f"{line}\n" for line in ("image0,image1", *(f"{names[0]},{n}" for n in names[1:]))
+    ).encode()
+    for name, wanted in content.items():
+        with writing(folder):
+            if (folder / name).exists() and (not (folder / name).is_file() or (folder / name).read_bytes() != wanted):
+                raise InputError(f"{folder / name} is there already and differs; expected another folder to copy to.")
+    return {folder / name: wanted for name, wanted in content.items()}
+
+
 def copy_samples(samples: Sequence[Sample], folder: Path) -> None:
     """Put photographs into a folder with the files that the commands read: points.json, reference.json, pairs.csv.
 
     The reference is the first sample; the pairs are the first with each of the others.
     """
-    names = [f"{sample.title}{sample.path.suffix}" for sample in samples]
-    entries = [as_entry(replace(s.points, image=name)) for s, name in zip(samples, names, strict=True)]
     with writing(folder):
-        for sample, name in zip(samples, names, strict=True):
-            with whole_file(folder / name) as partial:
-                shutil.copyfile(sample.path, partial)
-        write_json(folder / "points.json", {"images": entries})
-        write_json(folder / "reference.json", {"images": entries[:1]})
-        with whole_file(folder / "pairs.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("image0", "image1"), *((names[0], name) for name in names[1:])])
+        for path, content in copies(samples, folder).items():
+            if not path.exists():
+                with whole_file(path) as partial:
+                    partial.write_bytes(content)

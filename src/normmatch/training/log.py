@@ -121,7 +121,7 @@ class TrainingLog:
         """Show a progress bar with loss, accuracy, speed and the time that is left."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         words = (TextColumn("{task.fields[note]}"), TimeRemainingColumn())
-        console = None if self.written else Console(quiet=True)
+        console = Console(stderr=True, quiet=not self.written)
         with Progress(*columns, *words, console=console, disable=not self.written) as progress:
             progress.add_task("training", total=total, completed=done, note="")
             self.progress = progress

@@ -27,7 +27,7 @@ from normmatch.errors import ConfigError, DataError, DeviceError, WeightsError, 
 from normmatch.io import locked
 from normmatch.model.backbone import compiled_parts, load_weights
 from normmatch.model.network import NormMatch
-from normmatch.outputs import whole_file
+from normmatch.outputs import made_by_us, write_json
 from normmatch.training import checkpoint
 from normmatch.training.batches import KeypointTable, TrainBatches
 from normmatch.training.distributed import CHECKED, LATE, is_first, make_fabric, on_first, without_compiler
@@ -110,7 +110,8 @@ def find_start(config: TrainConfig) -> Path | None:
     if saved and not config.resume:
         raise ConfigError(f"{out} holds another run; give --resume to continue it, or another --out")
     if not saved and out.is_dir():
-        foreign = {path.name for path in out.iterdir()} - {CONFIG, LOG, CURVES, LOCK}
+        ours = {CONFIG, LOG, CURVES, LOCK} if config.resume or made_by_us(out / CONFIG) else {LOCK}
+        foreign = {path.name for path in out.iterdir()} - ours
         if any(not name.startswith(LEFTOVERS) for name in foreign):
             raise ConfigError(f"{out} holds something else; expected a new or empty folder for a run")
     if not config.resume:
@@ -203,8 +204,7 @@ def begin(config: TrainConfig, resumed: bool) -> None:
         if path.name.startswith(HALF):
             path.unlink()
     if not resumed:
-        with whole_file(config.out / CONFIG) as file:
-            file.write_text(json.dumps(checkpoint.as_json(config), indent=2), encoding="utf-8")
+        write_json(config.out / CONFIG, checkpoint.as_json(config), indent=2)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -28,7 +28,13 @@ Tensors = dict[str, np.ndarray]
 
 
 def find_weights(name: str | Path) -> Path:
-    """The weights file that a name stands for: a file, a folder that holds one, a bundled name, or a name on a hub."""
+    """The weights file that a name stands for: a bundled name, a file, a folder that holds one, or a name on a hub.
+
+    A file or folder that is called like a bundled network is written as a path: `./small`.
+    """
+    bundled = {file.stem: file for file in sorted(BUNDLED.glob("*.safetensors"))}
+    if isinstance(name, str) and name in bundled:
+        return bundled[name]
     path = check_path(name, "weights", WeightsError)
     if path.is_file():
         return path
@@ -36,16 +42,20 @@ def find_weights(name: str | Path) -> Path:
         if (path / FILE_NAME).is_file():
             return path / FILE_NAME
         raise WeightsError(f"folder {path} holds no {FILE_NAME}; expected what save_pretrained wrote")
-    bundled = BUNDLED / f"{name}.safetensors"
-    if bundled.is_file():
-        return bundled
-    known = ", ".join(sorted(p.stem for p in BUNDLED.glob("*.safetensors"))) or "none yet"
+    if str(name) in bundled:
+        return bundled[str(name)]
+    known = ", ".join(bundled) or "none yet"
     # A run in a folder of ours, such as runs/mine, is not looked for on a hub.
     if path.suffix == ".safetensors" or str(name).count("/") != 1 or path.parent.is_dir():
         raise WeightsError(
             f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
         )
     return _download(str(name))
+
+
+def weights_files(name: str | Path, backend: str = "torch") -> list[Path]:
+    """All files that a backend reads."""
+    return [find_weights(name)] if backend == "torch" else sorted(Path(name).glob("*.onnx*"))
 
 
 def _download(name: str) -> Path:
