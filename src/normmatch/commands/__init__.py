@@ -71,9 +71,6 @@ def main(args: Sequence[str] | None = None) -> None:
     if args == ["--version"]:
         print(f"normmatch {__version__}")
         return
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may be bytes of any kind
-            stream.reconfigure(errors="backslashreplace")
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     try:
         with warnings.catch_warnings():
