@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := constraints.txt
 
-# The hunters of tests/fuzz, which `make test` lets look at 90 cases each at most.
+# The hunters of tests/fuzz, which `make test` lets look at 500 cases in all.
 CASES ?= 1000
 SEED  ?= 0
 

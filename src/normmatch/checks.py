@@ -20,7 +20,7 @@ FLAGS = ("builtins.bool", "numpy.bool", "numpy.bool_")  # numpy's first name is 
 def shown(value: Any) -> str:
     """A value as messages show it: on one line, in short, whatever its `repr` does."""
     try:
-        return " ".join(short(value).split())
+        return f"{value:g}" if type(value) is float else " ".join(short(value).split())
     except Exception:  # an integer of too many digits, lists that are too deep, anybody's `__repr__`
         return f"a {type(value).__name__}"
 

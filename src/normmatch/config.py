@@ -13,6 +13,7 @@ LIMITS = {
     "spline_kernel": (2, 64), "sinkhorn_epsilon": (1e-4, 1e4), "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1),
 }  # fmt: skip
 MAX_PARAMETERS = 1 << 30  # after the backbone
+MAX_NAME = 100  # characters of a backbone
 MAX_WORKERS = 1000  # processes
 
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
@@ -69,6 +70,8 @@ class ModelConfig:
                 raise ConfigError(f"model.{name} is {shown(getattr(self, name))}, expected {low:,g} to {high:,g}")
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
+        if len(self.backbone) > MAX_NAME:  # alike ones are looked for
+            raise ConfigError(f"model.backbone is {shown(self.backbone)}, expected the name of a timm model, or vgg16")
         if self.parameters > MAX_PARAMETERS:
             raise ConfigError(f"model has {self.parameters:,} parameters, expected at most {MAX_PARAMETERS:,}")
         if not 0 <= self.drop_path < 1:

@@ -176,6 +176,7 @@ def test_command_lines_by_name(
         (2, ["match", "0.png", "", *TINY]),
         (2, ["match", "0.png", ".", *TINY]),
         (2, ["match", "0.png", "a" * 300, *TINY]),
+        (2, ["eval", "tiny.safetensors", "folder", "--out", "a" * 300]),
         (2, ["match", "--pairs", "pairs.csv", "--out-dir", "out", "--engine", "ray", "--workers", "-3", *TINY]),
     ):
         done, out, err = run(capsys, *words, *(["--keypoints", "points.json"] if words[0] == "match" else []))

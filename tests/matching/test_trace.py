@@ -18,7 +18,8 @@ from tests.matching.scene import write_scene
 
 SOURCE = str(Path(normmatch.__file__).parent)
 PREPARATION = ("__init__", "from_options", "parse")  # of a network, which is a tree of modules, and of the arguments
-LEAVES = ("commands/options.py", "checks.py")  # how arguments are read and checked: one call each, no way
+OPTIONS = "commands/options.py"  # how arguments are read, called by the parser
+LEAF = "checks.py"  # a check is one call, which a reader need not follow
 INLINE = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # frames of Python's, no calls that a reader follows
 
 
@@ -50,7 +51,9 @@ class Way:
             at = at.f_back
         names = [f"{Path(f.f_code.co_filename).relative_to(SOURCE)}: {f.f_code.co_qualname}" for f in reversed(stack)]
         file = names[-1].split(":")[0]
-        if file in LEAVES or any(f.f_code.co_name in PREPARATION for f in stack):
+        if file == LEAF:
+            return
+        if file == OPTIONS or any(f.f_code.co_name in PREPARATION for f in stack):
             self.prepared.add(file)
             return
         self.files.add(file)

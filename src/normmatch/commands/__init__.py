@@ -18,7 +18,7 @@ from normmatch.commands import ablate, bench, data, demo, export, match, propaga
 from normmatch.commands.eval import evaluate
 from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
-from normmatch.errors import NormMatchError
+from normmatch.errors import NormMatchError, readable
 from normmatch.extras import missing
 
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
@@ -71,9 +71,6 @@ def main(args: Sequence[str] | None = None) -> None:
     if args == ["--version"]:
         print(f"normmatch {__version__}")
         return
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may be bytes of any kind
-            stream.reconfigure(errors="backslashreplace")
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     try:
         with warnings.catch_warnings():
@@ -94,7 +91,8 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except OSError as error:  # of a disk that is full, perhaps the one that standard output goes to
         _drop_output()
-        console.print(f"{error.filename or 'a file'} cannot be read or written: {error.strerror or error}", style="red")
+        sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror or error}"
+        console.print(readable(sentence), style="red")
         sys.exit(2)
 
 

@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError  # which numpy lets out where the head of a file is cut off
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,7 @@ def load_prepared(folder: Path, expected: Dataset | None = None, size: int | Non
             raise ValueError(f"images.npy holds {images.dtype} of shape {images.shape}")
         splits = json.loads((folder / "objects.json").read_bytes())
         return {name: _read_split(folder, split, len(images)) for name, split in splits.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, TokenError) as error:
+    except Exception as error:  # numpy and json raise whatever they stumble on: EOFError, BadZipFile, TokenError ...
         reason = getattr(error, "strerror", None) or error
         place = folder.name if "--root" in rebuild else folder  # said once, or the command might be cut out
         raise DataError(f"The cache {place} is damaged ({reason}); {rebuild}.") from error

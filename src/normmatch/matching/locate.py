@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normmatch.checks import check_count, check_flag, check_iterator
+from normmatch.checks import check_flag, check_iterator, shown
 from normmatch.errors import InputError
 from normmatch.io import load_image
 from normmatch.matching.certainty import (
@@ -142,7 +142,9 @@ class Landmarks:
         mirrored: bool = False,
         flip: Sequence[int] | None = None,
     ) -> None:
-        check_count(looks, "looks", 1, 2)
+        given: Any = looks
+        if type(given) is not int or given not in (1, 2):
+            raise InputError(f"looks is {shown(looks)}; expected 1 or 2.")
         turned, mirrored = check_flag(turned, "turned"), check_flag(mirrored, "mirrored")
         self.encoder, self.turnings, self.sides = encoder, TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
         self.images, self.points, self.given = check_references(references)
