@@ -28,9 +28,9 @@ def test_a_folder_is_trained_on_and_the_result_is_named(
     monkeypatch.chdir(tmp_path)
     make_folder(4)
     command = ("train", "tiny", "--out", "runs/mine", *OPTIONS.split())
-    code, out, _ = run(capsys, *command, "--minutes", 1e-6)
+    code, out, err = run(capsys, *command, "--minutes", 1e-6)
     assert code == 0
-    assert "--resume continues" in out
+    assert "--resume continues" in err
     assert "the trained network" not in out
     code, out, _ = run(capsys, *command, "--resume")
     assert code == 0

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from normmatch.photographs.torch_backend import TorchBackend
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, InputError
 from normmatch.matching.locate import Reference, locate_many
-from normmatch.photographs.torch_backend import TorchBackend
 
 
 @pytest.fixture(scope="module")
