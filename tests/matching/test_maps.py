@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from normmatch.photographs.torch_backend import TorchBackend
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, InputError
+from normmatch.matching.backends.torch import TorchBackend
 from normmatch.matching.locate import Reference, locate_many
 
 
@@ -22,7 +22,7 @@ def backend() -> TorchBackend:
 
 
 def test_maps_of_any_blocks_at_any_multiple_of_the_patch(backend: TorchBackend) -> None:
-    network = backend.network.model.backbone
+    network = backend.eager
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 5 * network.patch, 7 * network.patch), dtype=np.uint8)
     blocks = [0, *network.layers]
     maps = backend.maps(images, blocks)

@@ -452,7 +452,7 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
             assert choose_precision(name, CPU) == torch.float32
     with pytest.warns(UserWarning, match="cuda has no bfloat16 arithmetic; float16"):
         assert choose_precision("bfloat16", cuda) == torch.float16
-    with pytest.raises(ConfigError, match="precision is 'int4', expected auto, float32"):
+    with pytest.raises(ConfigError, match="precision is 'int4'; expected auto, float32"):
         choose_precision("int4", CPU)
 
 
