@@ -366,3 +366,11 @@ def test_bits_that_there_are_not(model: NormMatch, tmp_path: Path, bits: int) ->
     with pytest.raises(NormMatchError, match=f"bits is {bits}; expected 32, 16 or 8"):
         model.save_pretrained(tmp_path, bits=bits)  # type: ignore[arg-type]
     assert not any(tmp_path.iterdir())
+
+
+def test_a_giant_backbone_is_refused_before_it_takes_memory(model: NormMatch, tmp_path: Path) -> None:
+    giant = replace(TINY, backbone="vit_giant_patch14_dinov2", backbone_layers=(38, 39), image_size=70)
+    tensors = {"head.x": np.zeros(4_000_000, np.float32)}  # enough for what comes after the backbone
+    save_weights(tmp_path / "a.safetensors", tensors, giant, None)
+    with pytest.raises(NormMatchError, match="bytes, too few for the 1,1.* parameters of vit_giant_patch14_dinov2"):
+        NormMatch.from_pretrained(tmp_path / "a.safetensors")

@@ -12,6 +12,7 @@ from timm.layers import DropPath
 from timm.models.swin_transformer_v2 import PatchMerging, SwinTransformerV2, SwinTransformerV2Block
 from torch import Tensor, nn
 
+from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, InputError, WeightsError, first_line
 from normmatch.model.window_attention import keep_biases, use_fused_attention
 from normmatch.weights import check_tensors, read_tensors
@@ -168,6 +169,17 @@ def prepare_for_inference(backbone: nn.Module, dtype: torch.dtype) -> None:
             module.drop_prob = 0.0  # for training only; but each block has its own, and would be compiled for it
         elif isinstance(module, nn.Linear | nn.Conv2d):
             module.to(dtype)
+
+
+def check_fits_file(config: ModelConfig, file: Path) -> None:
+    """Refuse a backbone with more parameters than a file has bytes, before it takes the memory of them."""
+    with torch.device("meta"):
+        backbone = make_backbone(config.backbone, config.backbone_layers, config.image_size, "random")
+    count, size = sum(p.numel() for p in backbone.parameters()), file.stat().st_size
+    if count > size:
+        raise WeightsError(
+            f"weights file {file} has {size:,} bytes, too few for the {count:,} parameters of {config.backbone}"
+        )
 
 
 def _prune(backbone: TimmBackbone) -> None:

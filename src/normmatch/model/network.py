@@ -15,7 +15,7 @@ from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, NormMatchError, WeightsError
 from normmatch.geometry import delaunay
 from normmatch.model.assignment import best_matches, log_sinkhorn
-from normmatch.model.backbone import Features, load_weights, make_backbone
+from normmatch.model.backbone import Features, check_fits_file, load_weights, make_backbone
 from normmatch.model.inputs import check_image, check_pair
 from normmatch.model.sampling import Nodes, sample
 from normmatch.model.spline import SplineCNN, pseudo_coordinates
@@ -219,6 +219,7 @@ class NormMatch(nn.Module):
         file = find_weights(name)
         config = read_config(file)
         try:
+            check_fits_file(config, file)
             model = cls(replace(config, backbone_weights="random"))  # the file holds the backbone too
         except NormMatchError as error:
             raise WeightsError(f"weights file {file} is of a model that cannot be: {error}") from error
