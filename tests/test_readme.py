@@ -131,6 +131,13 @@ def test_linked_files_exist() -> None:
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
+def test_the_map_links_to_files_that_there_are() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []
+
+
 def test_python() -> None:
     found: dict[str, object] = {}
     for block in blocks("python"):
