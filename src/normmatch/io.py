@@ -199,6 +199,11 @@ def read_text(path: Path, most: int) -> str:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    return decode_text(path, content)
+
+
+def decode_text(path: Path, content: bytes) -> str:
+    """The text of a file's bytes."""
     try:
         return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark in front
     except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ import numpy as np
 from normmatch.checks import check_path, read_number
 from normmatch.errors import DataError
 from normmatch.geometry import Box
-from normmatch.io import is_web_address, parse_json, read_text
+from normmatch.io import decode_text, is_web_address, parse_json, read_text
 from normmatch.outputs import write_text
 
 MAX_BYTES = 512 << 20  # of a keypoints file; COCO's own, with 150,000 persons, has 230 MB
@@ -64,24 +64,24 @@ class Annotation:
         return Path(self.image)
 
 
-def read(path: Path | str) -> list[Annotation]:
-    """Read a keypoints file of any format; every mistake in it is one sentence with its place."""
+def read(path: Path | str, content: bytes | None = None) -> list[Annotation]:
+    """Read a keypoints file of any format, or the `content` of one; every mistake is one sentence with its place."""
     from normmatch.annotations import coco, csv, native
 
     path = check_path(path, "The keypoints file", DataError)
     ending = path.suffix.lower()
-    if is_web_address(path) and not os.path.exists(path):
+    if content is None and is_web_address(path) and not os.path.exists(path):
         raise DataError(f"{path} is a web address; expected {ENDINGS} on this computer.")
-    if ending not in (".json", ".csv") and not path.is_dir():
+    if ending not in (".json", ".csv") and (content is not None or not path.is_dir()):
         raise DataError(f"{path} is no keypoints file by its ending; expected {ENDINGS}.")
-    text = read_text(path, MAX_BYTES)
+    text = read_text(path, MAX_BYTES) if content is None else decode_text(path, content)
     if not text.strip():
         raise DataError(f"{path} is empty; expected keypoints.")
     if ending == ".csv":
         found = csv.read(path, text)
     else:
-        content = parse_json(path, text)
-        found = (coco if isinstance(content, dict) and "annotations" in content else native).read(path, content)
+        parsed = parse_json(path, text)
+        found = (coco if isinstance(parsed, dict) and "annotations" in parsed else native).read(path, parsed)
     if not found:
         raise DataError(f"{path} has no keypoints; expected those of at least one image.")
     return found

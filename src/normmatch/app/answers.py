@@ -1,16 +1,14 @@
 """What the page's server answers, as functions of what a browser sends: nothing is kept from one call to the next."""
 
 import math
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normmatch import annotations
 from normmatch.annotations.native import as_entry
 from normmatch.app.parcel import File
 from normmatch.app.pictures import decode
-from normmatch.errors import InputError, NormMatchError
+from normmatch.errors import InputError
 from normmatch.geometry import CropWithKeypoints
 from normmatch.matching.decoding import low_scores
 from normmatch.matching.record import result_values
@@ -28,13 +26,7 @@ def read_points_file(file: File) -> dict[str, Any]:
     name, data = file
     if len(data) > MAX_POINTS_FILE:
         raise InputError(f"{name} has {len(data) / 1e6:.1f} MB; expected at most {MAX_POINTS_FILE / 1e6:.0f} MB.")
-    with tempfile.TemporaryDirectory(prefix="normmatch-") as folder:
-        path = Path(folder) / ("upload" + Path(name).suffix.lower()[:6])
-        path.write_bytes(data)
-        try:
-            return {"images": [as_entry(item) for item in annotations.read(path)]}
-        except NormMatchError as error:  # it names the file that we made
-            raise InputError(str(error).replace(str(path), name).replace(path.name, name)) from None
+    return {"images": [as_entry(item) for item in annotations.read(name, data)]}
 
 
 def match_pictures(matcher: "Matcher", files: list[File], asked: dict[str, Any]) -> dict[str, Any]:
