@@ -1,7 +1,7 @@
 """Match the keypoints of your own photographs. Nothing here imports torch before a network is loaded.
 
 matcher = Matcher()
-result = matcher.match("cheetah.jpg", "lion.jpg", keypoints0, keypoints1)
+result = matcher.match("cat.jpg", "raccoon.jpg", keypoints0, keypoints1)
 result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where it has no partner
 """
 
