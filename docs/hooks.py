@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 WIDTH = 100  # of the commands' help, in letters
 LINK = re.compile(r"(\]\(|href=\")((?:\.\./)+)((?:src|recipes|tests)/[^)\"#]+|[\w-]+\.(?:md|toml|txt)|Makefile)")
-SOURCES = (".py", ".md", ".js", ".toml", ".txt", ".json")
+SOURCES = (".py", ".sh", ".md", ".js", ".toml", ".txt", ".json")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -71,7 +71,7 @@ def led(link: re.Match[str], folder: PurePosixPath, files: Files) -> str:
 
 def source(path: Path) -> str:
     """A file of the repository as a page."""
-    language = {".py": "python", ".js": "javascript", ".md": "markdown", ".toml": "toml", ".json": "json"}
+    language = {".py": "python", ".sh": "bash", ".js": "javascript", ".md": "markdown", ".toml": "toml", ".json": "json"}
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text(encoding="utf-8").replace("$$", "$ $")
     head = f"---\ntitle: {name}\nsearch: {{exclude: true}}\nhide: [navigation]\n---\n\n# {name}\n\n"
