@@ -26,7 +26,8 @@ DEFAULT_WEIGHTS = "small"
 def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     """Evaluate the weights on the dataset that `what` names, as the config says; returns the report."""
     weights, name = split_arguments(what, config)
-    predictions, calibrations = load_all(config.predictions, name), []
+    predictions = load_all(config.predictions, name)
+    calibrations: list[Result] = []
     inputs = config.predictions or tuple(find_weights(item) for item in weights)
     check_place([item.meta["weights"] for item in predictions] or weights, inputs, config)
     with words_apart(config.json, config.markdown):
