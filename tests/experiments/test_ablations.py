@@ -16,7 +16,7 @@ from normmatch.experiments import ablations
 from normmatch.experiments.ablations import ROWS, ablate, make_rows, make_table, row_config
 from normmatch.training.checkpoint import as_json
 
-BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), freeze=2, layer_decay=0.8)
+BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), layer_decay=0.8)
 
 
 @pytest.fixture
