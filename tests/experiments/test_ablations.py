@@ -45,7 +45,7 @@ def test_every_row_changes_what_it_says() -> None:
     assert changed("vanilla") == {"model.transformer"}
     assert changed("cross-entropy") == {"loss.contrastive"}
     backbone = {f"model.{key}" for key in ("backbone", "backbone_layers", "backbone_weights", "image_size")}
-    assert changed("vgg16") == {*backbone, "freeze", "layer_decay"}
+    assert changed("vgg16") == {*backbone, "layer_decay"}
     assert changed("name-loss") == {"loss.names"}
     assert changed("layer-match") == {"loss.layer_match"}
     assert changed("paper-losses") == {"loss.names", "loss.layer_match"}
