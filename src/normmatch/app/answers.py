@@ -71,7 +71,7 @@ def _sides(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
         raise InputError(f"The page sent {len(sides)} sides; expected 2.")
     for side, which in zip(sides, SIDES, strict=True):
         _check_keypoints(side["keypoints"], which.capitalize())
-        if side["box"] is not None and not _numbers(side["box"], 4):
+        if side["box"] is not None and not are_numbers(side["box"], 4):
             raise InputError(f"The box of {which} is none; expected x, y, width and height as numbers, or null.")
     return sides, one_to_one
 
@@ -85,11 +85,11 @@ def _check_keypoints(keypoints: Any, which: str) -> None:
         raise InputError(f"{which} has no points; click on it to place some.")
     if len(keypoints) > MAX_POINTS:
         raise InputError(f"{which} has {len(keypoints):,} points; expected at most {MAX_POINTS} on this page.")
-    if not all(_numbers(point, 2) for point in keypoints):
+    if not all(are_numbers(point, 2) for point in keypoints):
         raise InputError(f"{which} has points that are no pairs of numbers; expected x and y of each.")
 
 
-def _numbers(values: Any, count: int) -> bool:
+def are_numbers(values: Any, count: int) -> bool:
     """Whether these are so many finite numbers, of a size that a picture may have."""
     if not isinstance(values, list) or len(values) != count:
         return False

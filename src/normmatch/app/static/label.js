@@ -50,7 +50,7 @@ function fillMenus() {
     item("This landmark in all photographs", null, showThrough), item("Redo", null, redo), make("hr"),
     item("Propose", null, propose), item("Improve", null, improve), item("Export", null, () => setTimeout(() => $("#exportButton").click())), item("Edit the landmarks", null, editLandmarks),
     item("View", null, () => setTimeout(() => $("#viewButton").click())), item("Light or dark", null, nextTheme, { "data-stay": true }), item("Keys and gestures", null, () => showHelp(COMMANDS)));
-  for (const [opener, list] of [["#exportButton", "#exportMenu"], ["#proposeMore", "#proposeMenu"], ["#viewButton", "#viewMenu"], ["#moreButton", "#moreMenu"]]) menu($(opener), $(list));
+  for (const [opener, list] of [["#exportButton", "#exportMenu"], ["#proposeMore", "#proposeMenu"], ["#viewButton", "#viewMenu"], ["#moreButton", "#moreMenu"]]) menu([$(opener)], $(list));
 }
 
 function listen() {

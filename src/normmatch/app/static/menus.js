@@ -3,24 +3,23 @@
 import { $, clamp, make, memory } from "./dom.js";
 import { icon } from "./signs.js";
 
-// A button that opens a list of menu items below itself, or above where there is no room.
-export function menu(opener, list) {
+// Buttons that open a list of menu items below themselves, or above where there is no room.
+export function menu(openers, list) {
   list.popover = "auto";
   list.setAttribute("role", "menu");
-  list.setAttribute("aria-label", opener.getAttribute("aria-label") ?? opener.textContent.trim());
-  opener.setAttribute("aria-haspopup", "menu");
-  opener.setAttribute("aria-expanded", "false");
+  list.setAttribute("aria-label", openers[0].getAttribute("aria-label") ?? openers[0].textContent.trim());
   const items = () => [...list.querySelectorAll("button:not([hidden]):not(:disabled)")];
-  opener.addEventListener("click", () => {
-    if (list.matches(":popover-open")) return list.hidePopover();
-    list.showPopover();
-    const [at, box] = [opener.getBoundingClientRect(), list.getBoundingClientRect()];
-    const below = at.bottom + 6 + box.height < innerHeight || at.top < innerHeight / 2;
-    list.style.left = `${clamp(at.right - box.width, 8, Math.max(innerWidth - box.width - 8, 8))}px`;
-    list.style.top = `${Math.max(8, below ? at.bottom + 6 : at.top - 6 - box.height)}px`;
-    items()[0]?.focus({ preventScroll: true });
-  });
-  list.addEventListener("toggle", (event) => opener.setAttribute("aria-expanded", event.newState === "open"));
+  for (const opener of openers) {
+    opener.setAttribute("aria-haspopup", "menu");
+    opener.setAttribute("aria-expanded", "false");
+    opener.addEventListener("click", () => {
+      if (list.matches(":popover-open")) return list.hidePopover();
+      list.showPopover();
+      put(list, opener.getBoundingClientRect());
+      items()[0]?.focus({ preventScroll: true });
+    });
+    list.addEventListener("toggle", (event) => opener.setAttribute("aria-expanded", event.newState === "open"));
+  }
   list.addEventListener("keydown", (event) => {
     const all = items();
     const at = all.indexOf(document.activeElement);
@@ -32,6 +31,13 @@ export function menu(opener, list) {
   list.addEventListener("click", (event) => {
     if (event.target.closest("button:not([data-stay])")) list.hidePopover();
   });
+}
+
+function put(list, at) {
+  const box = list.getBoundingClientRect();
+  const below = at.bottom + 6 + box.height < innerHeight || at.top < innerHeight / 2;
+  list.style.left = `${clamp(at.right - box.width, 8, Math.max(innerWidth - box.width - 8, 8))}px`;
+  list.style.top = `${Math.max(8, below ? at.bottom + 6 : at.top - 6 - box.height)}px`;
 }
 
 export const item = (text, note, run, { key, ...rest } = {}) =>

@@ -23,8 +23,8 @@ const clicks = {
   "#back1": () => openTarget(state.target - 1), "#next1": () => openTarget(state.target + 1),
 };
 for (const [id, run] of Object.entries(clicks)) $(id).addEventListener("click", () => run());
-menu($("#exportButton"), $("#exportMenu"));
-for (const side of [0, 1]) menu($(`#add${side}`), $(`#addMenu${side}`));
+menu([$("#exportButton")], $("#exportMenu"));
+for (const side of [0, 1]) menu([...document.querySelectorAll(`[data-add="${side}"]`)], $(`#addMenu${side}`));
 fillExport($("#exportMenu"));
 listenKeys();
 listenFiles([$(".known"), $(".found")]);

@@ -6,7 +6,7 @@ import { toast } from "./messages.js";
 import { openReference, openTarget } from "./pair_acts.js";
 import { look } from "./pair_look.js";
 import { changed, edit, reference, state } from "./pair_state.js";
-import { get, pictureUrl, send } from "./server.js";
+import { get, pictureOf, send } from "./server.js";
 import { fileSource } from "./tiles.js";
 
 const MAX_FILE = 25e6; // bytes, as the server has it
@@ -18,8 +18,8 @@ async function describe(file) {
   if (file.size > MAX_FILE) throw new Error(`${file.name} has ${Math.round(file.size / 1e6)} MB; expected at most ${MAX_FILE / 1e6} MB.`);
   const { name, width, height, preview } = await send("picture", [file]);
   const id = `p${++numbered}`;
-  const copy = pictureUrl(preview);
-  return { id, file, name, width, height, copy, source: fileSource(id, { width, height, file, copy }) };
+  const copy = pictureOf(preview);
+  return { id, file, name, width, height, small: URL.createObjectURL(copy), source: fileSource(id, { width, height, file, copy }) };
 }
 
 async function add(side, file, box = null) {

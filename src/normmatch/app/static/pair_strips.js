@@ -71,7 +71,7 @@ export function drawThumbs() {
 }
 
 function thumbOf(picture, selected, run, ...caption) {
-  const image = make("img", { src: picture.copy, alt: "", draggable: "false" });
+  const image = make("img", { src: picture.small, alt: "", draggable: "false" });
   return make("li", { class: "thumb", role: "option", "aria-selected": selected, "aria-label": picture.name, title: picture.name, tabindex: selected ? 0 : -1, onclick: run },
     image, make("p", {}, ...caption.filter(Boolean), make("span", {}, stemOf(picture.name).slice(-8))));
 }

@@ -37,8 +37,5 @@ export function send(address, files, asked = {}, options = {}) {
   return ask(address, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body, ...options }, 0);
 }
 
-// A picture that came in base64, as an address that an <img> takes.
-export function pictureUrl(base64) {
-  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-  return URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" }));
-}
+// A picture that came in base64.
+export const pictureOf = (base64) => new Blob([Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))], { type: "image/jpeg" });

@@ -42,13 +42,15 @@ const ICONS = {
   list: '<path d="M7 5h10M7 10h10M7 15h10M3 5h.1M3 10h.1M3 15h.1"/>',
 };
 
+const drawn = new Map(); // each is read once and copied
+
 function drawing(kind, box, inside) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", kind);
-  svg.setAttribute("viewBox", box);
-  svg.setAttribute("aria-hidden", "true");
-  svg.innerHTML = inside; // of the tables above, never of what a person wrote
-  return svg;
+  const key = kind + inside;
+  if (!drawn.has(key)) {
+    const text = `<svg xmlns="http://www.w3.org/2000/svg" class="${kind}" viewBox="${box}" aria-hidden="true">${inside}</svg>`;
+    drawn.set(key, new DOMParser().parseFromString(text, "image/svg+xml").documentElement);
+  }
+  return document.importNode(drawn.get(key), true);
 }
 
 export const sign = (name) => drawing(`glyph ${name}`, "-8 -8 16 16", SIGNS[name]);

@@ -139,13 +139,14 @@ export const servedSource = (id, { width, height }, copy, tile) => ({
   tile: Math.max(width, height) > 1500 ? (level, column, row, signal) => bitmapOf(tile(level, column, row), signal) : null,
 });
 
-// A file of the person's: the browser cuts the tiles, if it can read the file at all; else the copy has to do.
+// A file of the person's, with a small copy of it as a blob: the browser cuts the tiles, if it can read the file at all;
+// else the copy has to do.
 export function fileSource(id, { width, height, file, copy }) {
   let full = null;
   const opened = () => (full ??= createImageBitmap(file));
   return {
     id, width, height,
-    whole: () => bitmapOf(copy),
+    whole: () => createImageBitmap(copy),
     tile: async (level, column, row) => {
       const [x, y] = [column * SIDE * level, row * SIDE * level];
       const [w, h] = [Math.min(SIDE * level, width - x), Math.min(SIDE * level, height - y)];

@@ -42,7 +42,14 @@ export class View {
   fit(box) {
     const { width, height } = this.size;
     const scale = Math.min((width - 2 * MARGIN) / box.width, (height - 2 * MARGIN) / box.height, LARGEST);
-    this.set({ scale, x: width / 2 - (box.x + box.width / 2) * scale, y: height / 2 - (box.y + box.height / 2) * scale, fitted: box });
+    // where there is room for all of it the photograph is in the middle; else it fills the frame as far as it reaches
+    const along = (room, all, middle) => {
+      const size = all * scale;
+      return size <= room ? (room - size) / 2 : clamp(room / 2 - middle * scale, room - MARGIN - size, MARGIN);
+    };
+    const x = along(width, this.photo.width, box.x + box.width / 2);
+    const y = along(height, this.photo.height, box.y + box.height / 2);
+    this.set({ scale, x, y, fitted: box });
   }
 
   zoom(factor, at = { x: this.size.width / 2, y: this.size.height / 2 }) {
