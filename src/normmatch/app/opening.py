@@ -1,6 +1,6 @@
 """Opening a folder of photographs: its label project, found or begun, with what is new in the folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,14 +70,22 @@ def with_annotations(project: Project, items: Sequence[Annotation], source: Path
     entries = [
         {"name": n, "color": known[n].color, "pair": known[n].pair} if n in known else {"name": n} for n in names
     ]
-    index, photographs = ImageIndex(items, source, folder), dict(project.photographs)
-    for file, one in project.photographs.items():
-        found = index.all(folder / file)
-        if len(found) > 1:
-            raise DataError(f"{source} has {len(found)} objects in {file}; a label project has one in each photograph.")
-        if found:
-            photographs[file] = annotated(one, found[0], names)
+    photographs = dict(project.photographs)
+    for file, item in matched(items, source, folder, photographs).items():
+        photographs[file] = annotated(photographs[file], item, names)
     return replace(project, landmarks=landmarks_of(entries), photographs=photographs)
+
+
+def matched(items: Sequence[Annotation], source: Path, folder: Path, files: Iterable[str]) -> dict[str, Annotation]:
+    """The one object that a keypoints file has in each of the photographs."""
+    index, found = ImageIndex(items, source, folder), {}
+    for file in files:
+        objects = index.all(folder / file)
+        if len(objects) > 1:
+            raise DataError(f"{source} has {len(objects)} objects in {file}; expected one in each photograph.")
+        if objects:
+            found[file] = objects[0]
+    return found
 
 
 def annotated(one: Photograph, item: Annotation, names: Sequence[str]) -> Photograph:
