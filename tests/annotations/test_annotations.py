@@ -66,7 +66,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: anno
     assert (last.image, last.names, last.keypoints.tolist()) == (comma.image, comma.names, comma.keypoints.tolist())
 
 
-@pytest.mark.parametrize(("name", "format"), [("p.txt", None), ("p", None), ("p.csv", "coco"), ("p.json", "csv")])
+@pytest.mark.parametrize(("name", "format"), [("p.doc", None), ("p", None), ("p.csv", "coco"), ("p.json", "csv")])
 def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: annotations.Format | None) -> None:
     with pytest.raises(DataError, match=r"expected \.(json|csv)"):
         annotations.write(tmp_path / name, [], format)
@@ -75,13 +75,14 @@ def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: annotati
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "latin.csv").write_bytes("image,name,x,y\ngröße.png,eye,1,2\n".encode("latin-1"))
-    (tmp_path / "points.txt").touch()
+    (tmp_path / "points.doc").touch()
+    (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     for path, sentence in {
         "latin.csv": "line 2 is not UTF-8 text",
-        "points.txt": "no keypoints file by its ending",
+        "points.doc": "no keypoints file by its ending",
         "missing.json": "cannot be read: No such file",
-        ".": "cannot be read: Is a directory",
+        "folder": "is a folder without keypoints files",
         "pipe.json": "is not a regular file",
         "null\0.json": "cannot be opened",
     }.items():
