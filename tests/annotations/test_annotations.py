@@ -10,6 +10,7 @@ import pytest
 
 from normmatch import annotations
 from normmatch.annotations import Annotation
+from normmatch.config import Format
 from normmatch.errors import DataError
 
 OURS: dict[str, Any] = {
@@ -57,7 +58,7 @@ def test_three_kinds_are_read_alike(tmp_path: Path, content: Any, name: str) -> 
 
 
 @pytest.mark.parametrize(("ending", "format"), [("json", None), ("json", "coco"), ("csv", None), ("csv", "csv")])
-def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: annotations.Format | None) -> None:
+def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: Format | None) -> None:
     path = tmp_path / f"new/points.{ending}"
     comma = Annotation("a, b.jpg", ("left, \"x\"",), np.array([[1 / 3, 2.0]]))  # fmt: skip
     annotations.write(path, [*annotations.read(write(tmp_path, OURS)), comma], format)
@@ -67,7 +68,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: anno
 
 
 @pytest.mark.parametrize(("name", "format"), [("p.doc", None), ("p", None), ("p.csv", "coco"), ("p.json", "csv")])
-def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: annotations.Format | None) -> None:
+def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: Format | None) -> None:
     with pytest.raises(DataError, match=r"expected \.(json|csv)"):
         annotations.write(tmp_path / name, [], format)
     assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ from PIL import Image
 from normmatch import annotations
 from normmatch.annotations import Annotation, Landmarks, formats
 from normmatch.annotations.reading import Reading
+from normmatch.config import Format
 from normmatch.errors import DataError
 
 SHARED = Path(__file__).parents[2] / "../shared/formats"
@@ -34,12 +35,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def target(folder: Path, format: annotations.Format) -> Path:
+def target(folder: Path, format: Format) -> Path:
     return folder / f"out{formats.OUTPUTS[format].ending}"
 
 
 @pytest.mark.parametrize("format", formats.OUTPUTS)
-def test_what_is_written_is_read_again(folder: Path, format: annotations.Format) -> None:
+def test_what_is_written_is_read_again(folder: Path, format: Format) -> None:
     """Places and order come back, and of the rest all that the format does not say it cannot hold."""
     path, holds = target(folder, format), formats.OUTPUTS[format].holds
     annotations.write(path, objects(), format, folder)
@@ -90,7 +91,7 @@ def test_what_is_lost_is_said() -> None:
 
 
 @pytest.mark.parametrize("format", [f for f, output in formats.OUTPUTS.items() if output.needs_sizes])
-def test_a_size_that_is_needed_and_not_known(tmp_path: Path, format: annotations.Format) -> None:
+def test_a_size_that_is_needed_and_not_known(tmp_path: Path, format: Format) -> None:
     with pytest.raises(DataError, match=r"a.png.* is not known.*expected the photograph"):
         annotations.write(target(tmp_path, format), objects(), format)
     assert not list(tmp_path.iterdir())

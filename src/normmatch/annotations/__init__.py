@@ -19,14 +19,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from normmatch.checks import check_path, read_number
+from normmatch.config import Format
 from normmatch.errors import DataError
 from normmatch.geometry import Box
-from normmatch.io import decode_text, is_web_address, read_text
+from normmatch.io import decode_text, is_web_address, parse_json, read_text
 from normmatch.outputs import write_text
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ ENDINGS = "a .json file (ours or COCO keypoints) or a .csv"
 BOX_COLUMNS = ("xmin", "ymin", "width", "height")
 YES_OR_NO = {True: True, False: False, "1": True, "0": False, "true": True, "false": False, "": True, None: True}
 
-Format = Literal[
-    "native", "coco", "csv", "wide", "tps", "nts", "deeplabcut", "yolo", "cvat", "labelstudio", "labelme"
-]  # that can be written
 Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
 
 
@@ -104,7 +102,7 @@ def read(
         how: what the file does not say, such as where the photographs are.
         turned: refuse objects whose y counts from the bottom of a photograph that was not found.
     """
-    from normmatch.annotations import formats
+    from normmatch.annotations import formats, native
     from normmatch.annotations.reading import Reading
 
     path = check_path(path, "The keypoints file", DataError)
@@ -114,11 +112,15 @@ def read(
     if content is None and path.is_dir():
         found = formats.read_folder(path, how)
     else:
-        formats.check_ending(path)
+        ending = path.suffix.lower()
+        if ending not in formats.ENDINGS:
+            raise DataError(f"{path} is no keypoints file by its ending; expected {', '.join(formats.ENDINGS)}.")
         text = read_text(path, MAX_BYTES) if content is None else decode_text(path, content)
         if not text.strip():
             raise DataError(f"{path} is empty; expected keypoints.")
-        found = formats.read_text(path, text, how)
+        parsed = parse_json(path, text) if ending == ".json" else text
+        ours = isinstance(parsed, dict) and "images" in parsed and "annotations" not in parsed
+        found = native.read(path, parsed) if ours else formats.read_content(path, parsed, how)
     if not found:
         raise DataError(f"{path} has no keypoints; expected those of at least one image.")
     for item in found:

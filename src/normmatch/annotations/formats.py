@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.annotations import Annotation, Format, coco, csv, deeplabcut, labelstudio, native, tps, yolo
+from normmatch.annotations import Annotation, coco, csv, deeplabcut, labelstudio, native, tps, yolo
 from normmatch.annotations.images import upright_size
 from normmatch.annotations.reading import Photographs, Reading
+from normmatch.config import Format
 from normmatch.errors import DataError
-from normmatch.io import parse_json
 
 Read = Callable[[Path, Any, Reading], list[Annotation]]
 Text = str | dict[str, str]  # of a file, or of the files of a folder
@@ -59,26 +59,15 @@ OUTPUTS: dict[Format, Output] = {
     ),
 }
 BY_ENDING: dict[str, Read] = {".tps": tps.read, ".yaml": yolo.read, ".yml": yolo.read}
-ALSO = (".json", ".csv", ".tsv", ".txt")  # recognised by what they hold
+ENDINGS = (*BY_ENDING, ".json", ".csv", ".tsv", ".txt")  # the last four are recognised by what they hold
 FOLDERS = (".tps", ".txt", ".json")  # files of which a folder may have one for each photograph
 
 
-def check_ending(path: Path) -> None:
-    """Refuse what is no keypoints file by its name."""
-    known = (*BY_ENDING, *ALSO)
-    if path.suffix.lower() not in known:
-        raise DataError(f"{path} is no keypoints file by its ending; expected {', '.join(known)}.")
-
-
-def read_text(path: Path, text: str, how: Reading) -> list[Annotation]:
-    """The objects of a file of any format."""
-    ending = path.suffix.lower()
-    if ending in BY_ENDING:
-        return BY_ENDING[ending](path, text, how)
-    if ending == ".json":
-        content = parse_json(path, text)
-        return _of_json(content)(path, content, how)
-    return _of_text(path, text)(path, text, how)
+def read_content(path: Path, content: Any, how: Reading) -> list[Annotation]:
+    """The objects of a file of any format, given its text, of JSON what it holds."""
+    found = BY_ENDING.get(path.suffix.lower())
+    found = found or (_of_text(path, content) if isinstance(content, str) else _of_json(content))
+    return found(path, content, how)
 
 
 def _of_json(content: Any) -> Read:

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from normmatch.annotations import Landmarks
 from normmatch.annotations.images import find_image, image_files, upright_size
+from normmatch.config import Vertical
 from normmatch.errors import DataError
 
 Size = tuple[int, int]  # width, height
 FITS = 0.02  # of the photograph's side: how far outside points may lie before it is taken for another one
-
-Vertical = Literal["file", "up", "down"]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from normmatch.annotations import Format
-from normmatch.annotations.reading import Vertical
+from normmatch.config import Format, Vertical
 
 
 def convert(
