@@ -4,23 +4,25 @@ import io
 import json
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from normmatch import annotations
+from normmatch.annotations import Annotation
+from normmatch.annotations.formats import OUTPUTS
 from normmatch.annotations.project import Json, Project
 from normmatch.app import sheets
 from normmatch.app.photographs import THUMB, Photographs
+from normmatch.config import Format
 from normmatch.errors import DataError
 from normmatch.matching.slips import FEWEST, Shapes, Slip, find_slips, fit_shapes
 from normmatch.outputs import MADE_BY
 
-FORMATS = {  # title and what it holds, as the page's menu shows them
-    "coco": ("COCO keypoints", "JSON. Has scores and visibility.", ".json"),
-    "csv": ("CSV", "One line a point. Has everything.", ".csv"),
-    "native": ("NormMatch", "JSON. Has everything.", ".json"),
-}
+TITLES = {"native": "NormMatch", "coco": "COCO keypoints", "csv": "CSV", "labelstudio": "Label Studio"}
+TELLING = ("names", "scores", "absent", "scale", "skeleton")  # what people ask about a format first
 RESULTS = {
     "sheet.pdf": ("Contact sheet, PDF", "All photographs with their landmarks"),
     "sheet.png": ("Contact sheet, PNG", "All photographs with their landmarks"),
@@ -32,8 +34,13 @@ KINDS = {".pdf": "application/pdf", ".png": "image/png", ".json": "application/j
 
 def listed() -> list[Json]:
     """What there is, for the page's menu."""
-    landmarks = [{"format": key, "title": v[0], "note": v[1], "group": "landmarks"} for key, v in FORMATS.items()]
-    return landmarks + [{"format": k, "title": v[0], "note": v[1], "group": "results"} for k, v in RESULTS.items()]
+    found = []
+    for key, output in OUTPUTS.items():
+        lost = [what for what in TELLING if what not in output.holds]
+        note = f"Cannot hold {', '.join(lost)}." if lost else "Has everything."
+        title = TITLES.get(key, output.title.removesuffix("'s CSV"))
+        found.append({"format": key, "title": title, "note": note, "group": "landmarks"})
+    return found + [{"format": k, "title": v[0], "note": v[1], "group": "results"} for k, v in RESULTS.items()]
 
 
 def export(project: Project, photographs: Photographs, what: str, everything: bool) -> tuple[str, bytes]:
@@ -42,8 +49,8 @@ def export(project: Project, photographs: Photographs, what: str, everything: bo
     if not chosen:
         raise DataError("No photograph is reviewed yet: there is nothing to export. Expected one that is accepted.")
     stem = "".join(c if c.isalnum() or c in "-_ " else "_" for c in project.name).strip() or "landmarks"
-    if what in FORMATS:
-        return _written(project, stem, what, everything)
+    if what in OUTPUTS:
+        return _written(project.as_annotations(everything), photographs.folder, stem, cast(Format, what))
     kind = Path(what).suffix
     if what not in RESULTS:
         raise KeyError(what)
@@ -88,11 +95,11 @@ def pairs_of(project: Project) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairs if a < b]
 
 
-def _written(project: Project, stem: str, what: str, everything: bool) -> tuple[str, bytes]:
+def _written(items: Sequence[Annotation], images: Path, stem: str, format: Format) -> tuple[str, bytes]:
     """An annotation file; a folder of them as a zip."""
     with tempfile.TemporaryDirectory(prefix="normmatch-") as folder:
-        path = Path(folder) / f"{stem}{FORMATS[what][2]}"
-        annotations.write(path, project.as_annotations(everything), what)  # type: ignore[arg-type]
+        path = Path(folder) / f"{stem}{OUTPUTS[format].ending}"
+        annotations.write(path, items, format, images)
         if path.is_file():
             return path.name, path.read_bytes()
         packed = io.BytesIO()

@@ -64,16 +64,20 @@ def with_files(project: Project, folder: Path) -> Project:
 
 def with_annotations(project: Project, items: Sequence[Annotation], source: Path, folder: Path) -> Project:
     """The project with the landmarks of a keypoints file. What has a score is a proposal, all else a person's."""
-    longest_first = sorted(items, key=lambda item: -len(item.names))
-    names = list(dict.fromkeys([*project.names, *(name for item in longest_first for name in item.names)]))
-    known = {one.name: one for one in project.landmarks}
-    entries = [
-        {"name": n, "color": known[n].color, "pair": known[n].pair} if n in known else {"name": n} for n in names
-    ]
+    longest_first = sorted(items, key=lambda item: -len(item.order))
+    names = list(dict.fromkeys([*project.names, *(name for item in longest_first for name in item.order)]))
+    pairs = {name: one.pair for one in project.landmarks for name in (one.name,) if one.pair}
+    lines = list(project.skeleton)
+    for kind in dict.fromkeys(item.landmarks for item in items if item.landmarks):
+        pairs |= {a: b for pair in kind.pairs for a, b in (pair, pair[::-1])}
+        lines += [line for line in kind.skeleton if line not in lines]
+    colors = {one.name: one.color for one in project.landmarks}
+    entries = [{"name": n, "color": colors.get(n), **({"pair": pairs[n]} if n in pairs else {})} for n in names]
+    project = replace(project, landmarks=landmarks_of(entries), skeleton=tuple(lines))
     photographs = dict(project.photographs)
     for file, item in matched(items, source, folder, photographs).items():
         photographs[file] = annotated(photographs[file], item, names)
-    return replace(project, landmarks=landmarks_of(entries), photographs=photographs)
+    return replace(project, photographs=photographs)
 
 
 def matched(items: Sequence[Annotation], source: Path, folder: Path, files: Iterable[str]) -> dict[str, Annotation]:
@@ -100,4 +104,5 @@ def annotated(one: Photograph, item: Annotation, names: Sequence[str]) -> Photog
     by_person = bool(points) and all(point.origin == "person" for point in points.values())
     if by_person:
         points |= {name: Point("person", absent=True) for name in names if name not in points}
-    return replace(one, points=points, reviewed=by_person, box=item.box and tuple(item.box))
+    scale = None if item.scale is None else {"per_pixel": item.scale, "unit": "mm"}
+    return replace(one, points=points, reviewed=by_person, box=item.box, scale=scale or one.scale)
