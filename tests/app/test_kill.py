@@ -73,7 +73,7 @@ def test_a_killed_server_has_saved_what_it_answered(tmp_path: Path) -> None:
         assert process.stdout is not None
         port = next(int(line.rpartition(":")[2].split("/")[0]) for line in process.stdout if "http://" in line)
         client = Client(SimpleNamespace(door=SimpleNamespace(port=port)))  # type: ignore[arg-type]
-        threading.Timer(0.2, process.kill).start()
+        threading.Timer(0.7, process.kill).start()
         status = 200
         while status == 200:
             point = {"x": client.revision + 1, "y": 1, "from": "person"}
@@ -81,7 +81,7 @@ def test_a_killed_server_has_saved_what_it_answered(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert client.revision > 2
+    assert client.revision > 1
     store, _ = open_folder(tmp_path / "spots")
     assert store.project.revision in (client.revision, client.revision + 1)
     assert store.project.photographs[file].points["nose"].xy == (float(store.project.revision), 1.0)
