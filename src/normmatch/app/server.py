@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 
 from normmatch.annotations.native import as_entry
-from normmatch.app import answers, finding, pictures
+from normmatch.app import answers, pictures
 from normmatch.app.pages import TYPES, asked, fixed, make_pages
 from normmatch.app.parcel import unpack
 from normmatch.matching.samples import Sample, find_samples
@@ -35,8 +35,8 @@ def make_app(matcher: "Matcher") -> Starlette:
         return answers.match_pictures(matcher, files, asked)
 
     def locate(body: bytes) -> dict[str, Any]:
-        asked, files = unpack(body)
-        return finding.locate_pictures(matcher, files, asked)
+        asked, files = unpack(body, None)
+        return answers.locate_picture(matcher, files, asked)
 
     samples = find_samples()
     listed = json.dumps([_describe_sample(number, sample) for number, sample in enumerate(samples)]).encode()
