@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from normmatch.matching.looks import back, cut, encode, fit_first, fit_second, into
+from normmatch.matching.looks import fit_first, fit_second
+from normmatch.matching.sight import Photograph, Sight, back, cut, encode, into
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
 
@@ -41,9 +42,8 @@ def test_unlabelled_photographs_join_in_without_harm() -> None:
 
 def test_near_landmarks_share_a_crop() -> None:
     place = np.array([[50.0, 50.0], [52.0, 51.0], [150.0, 150.0], [np.nan, np.nan]])
-    second = fit_second(
-        FakeEncoder(), [photograph(2)] * 2, [place, np.where(np.isnan(place), 90.0, place)], [100.0] * 2
-    )
+    photographs = [Photograph.of(photograph(2), "two")] * 2
+    second = fit_second(Sight(FakeEncoder()), photographs, [place, np.where(np.isnan(place), 90.0, place)], [100.0] * 2)
     assert sorted(sorted(group.tolist()) for group in second.groups) == [[0, 1], [2], [3]]
     boxes = second.boxes(np.nan_to_num(place, nan=90.0), 100.0)
     assert all(box[2] == pytest.approx(25.0) for box in boxes)

@@ -5,7 +5,8 @@ import pytest
 from PIL import Image
 
 from normmatch.errors import InputError
-from normmatch.matching.locate import Reference, locate_many
+from normmatch.matching.given import Reference
+from normmatch.matching.locate import locate_many
 from normmatch.matching.turned import Turntable, angle_between
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
