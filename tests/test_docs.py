@@ -1,13 +1,19 @@
 """The site builds without a warning and asks nothing of other hosts; what its pages show as Python runs."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from normmatch import annotations
+from normmatch.annotations import Annotation
+from normmatch.annotations.project_file import read_project
+from normmatch.matching.record import make_record
 from normmatch.matching.samples import get_sample
 
 ROOT = Path(__file__).parents[1]
@@ -78,3 +84,21 @@ def test_the_web_service_answers() -> None:
     assert len(answer["keypoints"]) == len(answer["names"]) == len(answer["scores"])
     with pytest.raises(found["NormMatchError"]):
         found["find"](b"no picture")
+
+
+def test_examples_of_formats_are_read(tmp_path: Path) -> None:
+    text = (DOCS / "reference" / "formats.md").read_text(encoding="utf-8")
+    examples = {title: code for title, code in re.findall(r"```\w+ title=\"([^\"]+)\"\n(.*?)```", text, re.DOTALL)}
+    for name in ("landmarks.json", "landmarks.csv", "normmatch.json"):
+        (tmp_path / name).write_text(examples[name], encoding="utf-8")
+    ours, table = (annotations.read(tmp_path / name) for name in ("landmarks.json", "landmarks.csv"))
+    assert [item.names for item in ours] == [item.names for item in table] == [("left_eye", "nose")]
+    assert (ours[0].keypoints == table[0].keypoints).all()
+    project = read_project(tmp_path / "normmatch.json")
+    assert project.photographs["beetle_020.jpg"].points["Right eye"].absent
+    line = json.loads(examples["a line of results.jsonl"])
+    first, second = (
+        Annotation(line[f"image{i}"], tuple(line[f"names{i}"]), np.array(line[f"keypoints{i}"])) for i in (0, 1)
+    )
+    arrays = {key: np.array(line[key]) for key in ("matches0", "matches1", "matching_scores0", "matching_scores1")}
+    assert {"row": 0} | make_record(first, second, arrays | {"matches": np.array([[0, 1]])}) == line
