@@ -19,6 +19,10 @@ MAX_WORKERS = 1000  # processes
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
 BackendName = Literal["auto", "torch", "onnx"]
+Format = Literal[  # of keypoints files that can be written
+    "native", "coco", "csv", "wide", "tps", "nts", "deeplabcut", "yolo", "cvat", "labelstudio", "labelme"
+]
+Vertical = Literal["file", "up", "down"]  # from where y counts: as a format says, from the bottom, from the top
 
 
 @dataclass(frozen=True)
@@ -246,8 +250,6 @@ class TrainConfig:
     """learning rate of the backbone; 0 freezes it"""
     layer_decay: float = 1.0
     """what the backbone's rate is multiplied with from layer to layer, from the last one back; 1 is the same for all"""
-    freeze: int = 0
-    """how many of a ViT's first blocks are not trained, to save time"""
     frozen_copies: int = 0
     """with a frozen backbone, augmented copies of each object to encode once, before training: fast without a GPU"""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -303,7 +305,6 @@ class TrainConfig:
             "minutes",
             "seed",
             "frozen_copies",
-            "freeze",
         ):
             if not getattr(self, name) >= 0:  # NaN is not either
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
