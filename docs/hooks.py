@@ -19,9 +19,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+COMMANDS = (
+    "match", "propagate", "label", "convert", "demo", "samples", "eval", "train small", "quickstart", "ablate",
+    "export", "data download", "data prepare", "data check", "bench model", "bench train", "bench data",
+)  # fmt: skip
 WIDTH = 100  # of the commands' help, in letters
 LINK = re.compile(r"(\]\(|href=\")((?:\.\./)+)((?:src|recipes|tests)/[^)\"#]+|[\w-]+\.(?:md|toml|txt)|Makefile)")
-SOURCES = (".py", ".sh", ".md", ".js", ".toml", ".txt", ".json")
+LANGUAGES = {".py": "python", ".sh": "bash", ".js": "javascript", ".md": "markdown", ".toml": "toml", ".json": "json"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             path = ROOT / name
             if path.is_dir():
                 path = next((path / f for f in ("README.md", "__init__.py") if (path / f).is_file()), path)
-            if path.is_file() and path.suffix in SOURCES or path.name == "Makefile":
+            if (path.is_file() and path.suffix in LANGUAGES) or path.name == "Makefile":
                 made[f"source/{path.relative_to(ROOT).as_posix()}.md"] = source(path)
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
@@ -71,11 +75,18 @@ def led(link: re.Match[str], folder: PurePosixPath, files: Files) -> str:
 
 def source(path: Path) -> str:
     """A file of the repository as a page."""
-    language = {".py": "python", ".sh": "bash", ".js": "javascript", ".md": "markdown", ".toml": "toml", ".json": "json"}
+    language = {
+        ".py": "python",
+        ".sh": "bash",
+        ".js": "javascript",
+        ".md": "markdown",
+        ".toml": "toml",
+        ".json": "json",
+    }
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text(encoding="utf-8").replace("$$", "$ $")
     head = f"---\ntitle: {name}\nsearch: {{exclude: true}}\nhide: [navigation]\n---\n\n# {name}\n\n"
-    return f"{head}~~~~~~{language.get(path.suffix, 'text')}\n{text}\n~~~~~~\n"
+    return f"{head}~~~~~~{LANGUAGES.get(path.suffix, 'text')}\n{text}\n~~~~~~\n"
 
 
 def drawn(picture: re.Match[str], page: Page) -> str:
@@ -100,9 +111,7 @@ def notebook(text: str) -> str:
 
 def commands() -> Iterator[str]:
     """Each command with its help, as the shell shows it."""
-    NAMES = ("match", "propagate")
-
-    for name in NAMES:
+    for name in COMMANDS:
         yield f"## normmatch {name}\n\n```text\n{help_of(name.split())}\n```"
 
 
