@@ -75,14 +75,6 @@ def led(link: re.Match[str], folder: PurePosixPath, files: Files) -> str:
 
 def source(path: Path) -> str:
     """A file of the repository as a page."""
-    language = {
-        ".py": "python",
-        ".sh": "bash",
-        ".js": "javascript",
-        ".md": "markdown",
-        ".toml": "toml",
-        ".json": "json",
-    }
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text(encoding="utf-8").replace("$$", "$ $")
     head = f"---\ntitle: {name}\nsearch: {{exclude: true}}\nhide: [navigation]\n---\n\n# {name}\n\n"
