@@ -89,8 +89,7 @@ def check(
         overwrite: replace a picture that NormMatch did not write, too
     """
     from normmatch.datasets.catalog import open_dataset
-    from normmatch.datasets.check import print_summary, summarize
-    from normmatch.datasets.contact_sheet import contact_sheet
+    from normmatch.datasets.check import contact_sheet, print_summary, summarize
     from normmatch.outputs import check_outputs
 
     out = out or Path(f"{name}-check.png")
