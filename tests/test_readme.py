@@ -1,16 +1,18 @@
-"""The README's commands work: its Python runs, and so does each `normmatch` line, shortened where it would be long."""
+"""What README, tutorials and how-to pages tell people to type works: Python runs, and so does each command line,
+shortened where it would be long."""
 
 import json
 import re
 import shlex
 import subprocess
 import sys
+import threading
 import zipfile
-from dataclasses import replace
 from email.parser import Parser
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ import torch
 from packaging.requirements import Requirement
 from PIL import Image
 
-from normmatch import PRESETS, NormMatch
+from normmatch import PRESETS, NormMatch, annotations
 from normmatch.commands import main
 from normmatch.config import TrainConfig
 from normmatch.extras import EXTRAS
@@ -27,18 +29,22 @@ from tests.datasets import layouts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FORMATS = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 DOCUMENTS = ("results.md", "performance.md", "limits.md", "method.md")
+PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("tutorials/*.md"))),
+         (ROOT / "docs" / "howto.md").read_text(encoding="utf-8")]  # fmt: skip
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
-PARTS = ("make", "pip", "photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")
+PARTS = ("make", "pip", "samples", "photos/reference.json", "--json", "--pairs", "data/voc", "mine",
+         "quickstart", "beetles", "venv")  # fmt: skip
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return [block for page in PAGES for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)]
 
 
 def lines() -> list[str]:
-    """Every command line."""
-    return [line for block in blocks("bash") for line in block.splitlines() if line and not line.startswith("#")]
+    """Every command line, once."""
+    return list(dict.fromkeys(line for block in blocks("bash") for line in block.splitlines() if line))
 
 
 def commands(part: str) -> list[list[str]]:
@@ -68,7 +74,7 @@ def tiny(empty_folder: Path) -> list[str]:
 def test_every_line_is_tested_here() -> None:
     assert untested(lines()) == []
     assert untested(["normmatch fly --to moon"]) == ["normmatch fly --to moon"]
-    assert {line.split()[0] for line in lines()} == {"make", "pip", "normmatch"}
+    assert {line.split()[0] for line in lines()} == {"make", "pip", "python3", ".", "normmatch"}
     here = Path(__file__).read_text(encoding="utf-8")
     assert [part for part in PARTS if f'= commands("{part}")' not in here] == []
 
@@ -128,6 +134,7 @@ def test_nothing_is_left_to_fill_in() -> None:
 def test_linked_files_exist() -> None:
     links = [link for link in re.findall(r"\]\(([^)#:]+)\)", README) if link]
     assert {"docs/results.md", "docs/performance.md", "docs/cat-raccoon.jpg"} <= set(links)
+    assert README.count("\n") <= 130
     assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
@@ -138,26 +145,41 @@ def test_the_map_links_to_files_that_there_are() -> None:
     assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []
 
 
-def test_python() -> None:
-    found: dict[str, object] = {}
-    for block in blocks("python"):
+def test_python(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
         exec(compile(block, "README.md", "exec"), found)
     cat, raccoon, result = (found[name] for name in ("cat", "raccoon", "result"))
-    names = [raccoon.points.names[j] for j in result["matches0"].tolist() if j >= 0]  # type: ignore[attr-defined, index]
-    assert set(names) <= set(cat.points.names)  # type: ignore[attr-defined]
-    left_eye = found["found"].keypoints[0]  # type: ignore[attr-defined]
-    assert np.linalg.norm(left_eye - raccoon.points.keypoints[0]) < 20  # type: ignore[attr-defined]
+    names = [raccoon.points.names[j] for j in result["matches0"].tolist() if j >= 0]
+    assert set(names) <= set(cat.points.names)
+    assert np.linalg.norm(found["found"].keypoints[0] - raccoon.points.keypoints[0]) < 20  # the left eye
+    (first,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorials/first-landmarks.md").read_text(), re.DOTALL)
+    exec(compile(first, "first-landmarks.md", "exec"), {})
+    assert all(name in capsys.readouterr().out for name in cat.points.names[:1])
 
 
-def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    samples, match, *_ = commands("photos")
+def test_environment() -> None:
+    make, enter = commands("venv")
+    assert make == ["-m", "venv", ".venv"]
+    assert enter == [".venv/bin/activate"]  # the installation itself is tested with the wheel
+
+
+def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (samples,) = commands("samples")
+    (locate,) = commands("photos/reference.json")
+    (match,) = commands("--json")
     main(samples)
-    assert "6 of the 6 points with a namesake were matched with it" in capsys.readouterr().out
+    main(locate)
+    assert "6 landmarks of 2 photographs are in located/located.json" in capsys.readouterr().out
+    raccoon = get_sample("raccoon").points
+    (found,) = [item for item in annotations.read(Path("located/located.json")) if "raccoon" in item.image]
+    eyes = [
+        found.keypoints[found.names.index(name)] - raccoon.keypoints[raccoon.names.index(name)] for name in ("L_Eye",)
+    ]
+    assert np.linalg.norm(eyes) < 20
     main(match)
     out = capsys.readouterr().out
     assert all(name in out for name in ("L_Eye", "R_EarBase", "Chin"))
-    (entry,) = json.loads(blocks("json")[0])["images"]
-    assert entry["keypoints"][0] in json.loads(Path("photos/points.json").read_text())["images"][0]["keypoints"]
     assert json.loads(Path("matches.json").read_text())["matches"]
     with Image.open("matches.png") as picture:
         assert picture.width > 500
@@ -165,31 +187,31 @@ def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str])
 
 def test_many_photographs(tiny: list[str]) -> None:
     copy_samples([get_sample(title) for title in ("cat", "raccoon", "astronaut")], Path("photos"))
-    *_, local, on_ray, propagate = commands("photos")
-    assert len(commands("photos")) == 5  # the first two are above
+    local, on_ray = commands("--pairs")
     main([*local, *tiny])
     main([*on_ray, *tiny, "--workers", "1"])
     rows = [[json.loads(row) for row in Path(f, "results.jsonl").read_text().splitlines()] for f in ("out", "out-ray")]
     for one, other in zip(*rows, strict=True):
         assert [one["image0"], one["image1"], one["matches0"]] == [other["image0"], other["image1"], other["matches0"]]
         assert one["matching_scores0"] == pytest.approx(other["matching_scores0"], abs=1e-5)  # threads add as they come
-    main([*propagate, *tiny])
-    assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 3  # the reference and what was found
 
 
-def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (demo,) = commands("normmatch demo")
-    threading = SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda: True))  # nobody presses Ctrl+C here
-    monkeypatch.setattr("normmatch.commands.demo.threading", threading)
-    main([*demo, *tiny])
-    assert re.match(r"the page is at http://127.0.0.1:\d+/ until you press Ctrl\+C", capsys.readouterr().out)
+def test_a_folder_is_labelled(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page opens on the folder; what it keeps becomes a file of another tool."""
+    label, convert = commands("beetles")
+    copy_samples([get_sample("cat")], Path("beetles"))
+    for name in ("points.json", "reference.json", "pairs.csv"):
+        Path("beetles", name).unlink()
+    monkeypatch.setattr("normmatch.commands.label.threading", nobody_presses_ctrl_c())
+    main([*label, "--no-browser"])
+    example = re.findall(r'```json title="normmatch.json"\n(.*?)```', FORMATS, re.DOTALL)[0]
+    Path("beetles/normmatch.json").write_text(example.replace("beetle_020.jpg", "cat.jpg"), encoding="utf-8")
+    main(convert)
+    assert Path("beetles.tps").read_text().startswith("LM=")
 
 
-def test_export(empty_folder: Path) -> None:
-    (export,) = commands("export")
-    NormMatch(replace(PRESETS["tiny"], num_layers=1, sinkhorn_rounds=2)).save_pretrained("tiny")  # it takes a while
-    main([word if word != "small" else "tiny" for word in export])
-    assert {"encoder.onnx", "embed.onnx", "match.onnx"} <= {path.name for path in Path("onnx").iterdir()}
+def nobody_presses_ctrl_c() -> SimpleNamespace:
+    return SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda *_: True), Thread=threading.Thread)
 
 
 def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,13 +223,12 @@ def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    download, check, prepare, train, evaluate = commands("data/voc")
+    download, prepare, train, evaluate = commands("data/voc")
     asked = []
     monkeypatch.setattr("normmatch.datasets.download.install", lambda *args: asked.append(args) or [])
     main(download)
     assert asked == [("pascal-voc", Path("data/voc"), None)]
     layouts.make_voc(Path("data/voc"))
-    main(check)
     main(prepare)
     assert Path("data/voc/prepared/pascal-voc-nmt-378").is_dir()
     config = parsed(train, monkeypatch)
@@ -219,19 +240,18 @@ def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    header, *rows = blocks("text")[0].split()
+    header, *rows = next(block for block in blocks("text") if block.startswith("image,class")).split()
     Path("mine").mkdir()
     Image.new("RGB", (320, 240)).save("mine/tom.jpg")
     Image.new("RGB", (320, 240)).save("mine/kit.jpg")
     more = [row.replace("tom.jpg", "kit.jpg") for row in rows]
     Path("mine/points.csv").write_text("\n".join([header, *rows, *more]) + "\n")
-    check, train, match = commands("mine")
+    train, check, on_a_cpu, match, evaluate = commands("mine")
     main(check)
     assert Path("mine.png").is_file()
     config = parsed(train, monkeypatch)
     assert (config.data.name, config.init) == ("folder", "small")
-    on_a_cpu = re.findall(r"`(--backbone-lr .*?)`", README)[0].split()
-    assert parsed([*train, *on_a_cpu], monkeypatch).backbone_lr == 0
+    assert parsed(on_a_cpu, monkeypatch).backbone_lr == 0
     config.out.parent.mkdir()
     Path("tiny").rename(config.out)
     for name in ("a.jpg", "b.jpg"):
@@ -240,6 +260,7 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     entries = [{"image": name, "keypoints": points} for name in ("a.jpg", "b.jpg")]
     Path("points.json").write_text(json.dumps({"images": entries}))
     main(match)
+    main([*evaluate, "--split", "train"])
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
