@@ -52,7 +52,7 @@ def test_exit_status(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
 
 def test_mistakes(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     for words, sentence in {
-        ("labels.json", "--certainty", "2"): "--certainty is a probability",
+        ("labels.json", "--certainty", "2"): "--certainty is 2; expected a probability from 0 to 1",
         ("lost.json",): "lost.json cannot be read",
         ("labels.json", "--write", "labels.json"): "expected another file",
     }.items():

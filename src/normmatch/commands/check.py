@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from normmatch.checks import check_number
 from normmatch.config import Vertical
 
 Fail = Literal[
@@ -51,11 +52,9 @@ def check(
     from normmatch.annotations.formats import Photographs, with_sizes
     from normmatch.annotations.reading import Reading
     from normmatch.annotations.suspicions import corrected, suspect
-    from normmatch.errors import InputError
     from normmatch.outputs import check_outputs, words_apart, write_json, writing
 
-    if not 0 <= certainty <= 1 or top < 0:
-        raise InputError("--certainty is a probability from 0 to 1, and --top not negative.")
+    check_number(certainty, "--certainty", 0, 1, "a probability")
     check_outputs({"--json": json, "--sheet": sheet, "--write": write}, [labels], overwrite)
     folder = Photographs(labels if labels.is_dir() else labels.parent, photographs)
     items = with_sizes(annotations.read(labels, how=Reading(photographs, y=y), turned=False), folder)
@@ -77,8 +76,7 @@ def check(
             with writing(write):
                 annotations.write(write, fixed, images=photographs)
             print(f"{write} has the labels with {changed} objects corrected")
-    kinds = {one.kind for one in told}
-    if ("anything" in fail_on and kinds) or kinds & {*fail_on}:
+    if any(one.kind in fail_on or "anything" in fail_on for one in told):
         sys.exit(1)
 
 
