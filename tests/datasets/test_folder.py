@@ -15,6 +15,7 @@ from normmatch.annotations import Annotation
 from normmatch.annotations.images import ImageIndex
 from normmatch.datasets import folder
 from normmatch.errors import ConfigError, DataError
+from normmatch.outputs import write_json
 
 HEADER = "image,class,name,x,y\n"
 
@@ -422,6 +423,19 @@ def test_absurdly_large(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPat
     (tmp_path / name).write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(DataError, match="1 MiB at most"):
         folder.load(tmp_path)
+
+
+def test_results_in_the_folder_are_no_annotations(tmp_path: Path) -> None:
+    """`eval --json` may write beside the photographs; keypoints that NormMatch wrote are annotations all the same."""
+    root = write_csv(tmp_path, rows("a.png", "b.png"))
+    write_json(root / "result.json", {"results": []})
+    (root / "normmatch.previous.json").write_text("{}")
+    assert len(folder.load(root, val_share=0).splits["train"].objects) == 2
+    (root / "points.csv").unlink()
+    annotations.write(
+        root / "points.json", annotations.read(write_csv(tmp_path / "more", rows("a.png")) / "points.csv")
+    )
+    assert len(folder.load(root, val_share=0).splits["train"].objects) == 1
 
 
 def test_annotation_file_none_or_several(tmp_path: Path) -> None:

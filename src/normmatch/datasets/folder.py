@@ -21,6 +21,7 @@ from normmatch.datasets.types import Dataset, Split
 from normmatch.datasets.validation_split import can_pair, validation_split
 from normmatch.errors import DataError
 from normmatch.io import EXPECTED, MAX_PIXELS
+from normmatch.outputs import made_by_us
 
 OUTSIDE = 0.25  # how far beyond its border, as a share of the image, a keypoint may lie: the matcher takes no more
 SPLITS = ("train", "val", "test")
@@ -61,10 +62,11 @@ def load(root: Path, val_share: float = 0.2, seed: int = 0, name: str = "folder"
 
 
 def _annotation_file(root: Path) -> Path:
-    """The one CSV or JSON file of the folder."""
+    """The one CSV or JSON file of the folder; results that were written there, and a project's last version, are none."""
     if not root.is_dir():
         raise DataError(f"{root} is not a folder; expected one with images and a .csv or .json file.")
     files = sorted(path for path in root.iterdir() if path.suffix.lower() in (".csv", ".json") and path.is_file())
+    files = [path for path in files if not (path.name.endswith(".previous.json") or made_by_us(path))]
     if len(files) != 1:
         found = "several (" + ", ".join(path.name for path in files) + ")" if files else "none"
         raise DataError(f"{root} must hold one annotation file, {annotations.ENDINGS}; found {found}.")
