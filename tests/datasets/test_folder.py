@@ -432,10 +432,9 @@ def test_results_in_the_folder_are_no_annotations(tmp_path: Path) -> None:
     (root / "normmatch.previous.json").write_text("{}")
     assert len(folder.load(root, val_share=0).splits["train"].objects) == 2
     (root / "points.csv").unlink()
-    annotations.write(
-        root / "points.json", annotations.read(write_csv(tmp_path / "more", rows("a.png")) / "points.csv")
-    )
-    assert len(folder.load(root, val_share=0).splits["train"].objects) == 1
+    found = annotations.read(write_csv(tmp_path / "more", rows("a.png", "b.png", "c.png")) / "points.csv")
+    annotations.write(root / "points.json", found)
+    assert len(folder.load(root, val_share=0).splits["train"].objects) == 3
 
 
 def test_annotation_file_none_or_several(tmp_path: Path) -> None:

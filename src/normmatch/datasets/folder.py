@@ -62,7 +62,7 @@ def load(root: Path, val_share: float = 0.2, seed: int = 0, name: str = "folder"
 
 
 def _annotation_file(root: Path) -> Path:
-    """The one CSV or JSON file of the folder; results that were written there, and a project's last version, are none."""
+    """The folder's one CSV or JSON file; results that were written there, and a project's last version, are none."""
     if not root.is_dir():
         raise DataError(f"{root} is not a folder; expected one with images and a .csv or .json file.")
     files = sorted(path for path in root.iterdir() if path.suffix.lower() in (".csv", ".json") and path.is_file())
