@@ -164,7 +164,7 @@ def test_interrupt(capsys: pytest.CaptureFixture[str], root: Path, monkeypatch: 
 def test_synthetic_is_drawn_and_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     root = tmp_path / "drawn"
     assert run(capsys, "data", "download", "synthetic", "--root", root, "--count", 8, "--seed", 3)[0] == 0
-    assert {len(split.objects) for split in open_dataset("synthetic", root).splits.values()} == {32, 8}
+    assert {len(split.objects) for split in open_dataset("synthetic", root).splits.values()} == {16, 4}
     code, _, err = run(capsys, "data", "download", "synthetic", "--root", root)
     assert code == 2
     assert "empty folder" in err

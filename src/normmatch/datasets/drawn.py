@@ -4,7 +4,6 @@ Every figure is a function of (seed, label, size) alone. Pose, place, scale, rot
 occluder are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -84,30 +83,16 @@ def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
     """
     root = Path(root).resolve()
     try:
-        partial = partial_folder(root)
+        if root.exists() and (held := next(root.iterdir(), None)):
+            raise DataError(f"{root} holds {held.name}; expected a new or empty folder for the synthetic figures.")
         try:
-            write_figures(partial, count_per_class, size, seed)
-            if partial.parent == root:
-                for name in ("images", "annotations.csv", MARKER):  # the marker last: with it, the folder is whole
-                    os.replace(partial / name, root / name)
-            else:
-                os.replace(partial, root)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            write_figures(root, count_per_class, size, seed)
+        except BaseException:
+            shutil.rmtree(root / "images", ignore_errors=True)
+            (root / "annotations.csv").unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise DataError(f"The synthetic figures cannot be written to {root}: {error.strerror}.") from error
-
-
-def partial_folder(root: Path) -> Path:
-    """Make the folder to draw into: inside an empty `root`, which stays (it may be a mount point), else beside it."""
-    exists = root.exists()
-    held = next(root.iterdir(), None) if root.is_dir() else None
-    if held or (exists and not root.is_dir()):
-        holds = f" and holds {held.name}" if held else ""
-        raise DataError(f"{root} exists already{holds}; expected a new or empty folder for the synthetic figures.")
-    partial = (root if exists else root.parent) / f".{root.name}.partial-{os.getpid()}"
-    partial.mkdir(parents=True)
-    return partial
 
 
 def is_drawn(root: Path) -> bool:
@@ -116,7 +101,7 @@ def is_drawn(root: Path) -> bool:
 
 
 def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> None:
-    """Write the images of both splits and their CSV, one figure at a time, and the marker."""
+    """Write the images of both splits and their CSV, one figure at a time; at last the marker: the folder is whole."""
     counts: dict[SplitName, int] = {"train": count_per_class, "val": max(2, count_per_class // 4)}
     items = []
     for split, count in counts.items():
