@@ -1,7 +1,7 @@
 """A dataset made by code: figures drawn in any number, for tests, a first training and the demo.
 
-Every figure is a function of (seed, label, size) alone. Pose, place, scale, rotation, colour, texture, background and
-occluder are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
+Every figure is a function of (seed, label, size) alone. Pose, place, scale, rotation, colour, background and occluder
+are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
 """
 
 import shutil
@@ -61,7 +61,9 @@ def draw_figure(seed: int, label: str, size: int) -> tuple[np.ndarray, tuple[str
     keypoints = to_canvas(transform, tuple(figure.keypoints.values()))  # (K, 2)
 
     image = background(canvas, scene)
-    paint(image, figure, transform, texture(canvas, pose))
+    draw, scale = ImageDraw.Draw(image), float(np.hypot(*transform[:, 0]))
+    for part in figure.parts:  # from back to front
+        draw_part(draw, to_canvas(transform, part.points), part, scale)
     visible = occlude(image, keypoints, cover)  # (K,)
     small = np.asarray(image.reduce(SUPERSAMPLE), dtype=np.float32)  # (S, S, 3)
     noisy = small + GRAIN * scene.standard_normal(small.shape, dtype=np.float32)
@@ -170,50 +172,16 @@ def outline(canvas: int, radius: float, rng: np.random.Generator, center: np.nda
     return list(zip(middle[0] + stretch * radius * np.cos(t), middle[1] + radius / stretch * np.sin(t), strict=True))
 
 
-def texture(canvas: int, rng: np.random.Generator) -> np.ndarray:
-    """What the coat's colour is multiplied with (canvas, canvas): stripes, dots, a gradient or nothing."""
-    kind = rng.choice(("stripes", "dots", "gradient", "plain"))
-    angle, period, dip = rng.uniform(0, np.pi), rng.uniform(0.05, 0.09) * canvas, np.float32(rng.uniform(0.25, 0.45))
-    along = np.arange(canvas, dtype=np.float32)
-    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-    u = c * along[None, :] + s * along[:, None]  # (canvas, canvas)
-    v = c * along[:, None] - s * along[None, :]  # (canvas, canvas)
-    wave = 2 * np.pi / period
-    if kind == "stripes":
-        return 1 - dip * (np.sin(wave * u) > 0.2)
-    if kind == "dots":
-        return 1 - dip * (np.sin(wave * u) * np.sin(wave * v) > 0.3)
-    if kind == "gradient":
-        return 1 - dip * (u - u.min()) / (u.max() - u.min())
-    return np.ones_like(u)
-
-
-def paint(image: Image.Image, figure: Sketch, transform: np.ndarray, coat: np.ndarray) -> None:
-    """Draw the parts from back to front, then multiply the coat's texture into what is still seen of it."""
-    mask = Image.new("L", image.size)
-    draw, draw_mask = ImageDraw.Draw(image), ImageDraw.Draw(mask)
-    scale = float(np.hypot(*transform[:, 0]))
-    for part in figure.parts:
-        xy = to_canvas(transform, part.points)
-        draw_part(draw, xy, part, scale, part.color, INK)
-        covered = 255 if part.textured else 0
-        draw_part(draw_mask, xy, part, scale, covered, 0)
-    dark = Image.fromarray((np.asarray(image) * coat[..., None]).astype(np.uint8))
-    image.paste(dark, mask=mask)
-
-
-def draw_part(
-    draw: ImageDraw.ImageDraw, xy: np.ndarray, part: Part, scale: float, fill: Color | int, ink: Color | int
-) -> None:
+def draw_part(draw: ImageDraw.ImageDraw, xy: np.ndarray, part: Part, scale: float) -> None:
     """One part with its outline: a polygon, or a chain of discs joined by straight sides."""
     line = OUTLINE * scale
     if not part.radii:
         corners = [tuple(point) for point in xy.tolist()]
-        draw.polygon(corners, fill=fill)
-        draw.line([*corners, corners[0], corners[1]], fill=ink, width=max(1, round(line)), joint="curve")
+        draw.polygon(corners, fill=part.color)
+        draw.line([*corners, corners[0], corners[1]], fill=INK, width=max(1, round(line)), joint="curve")
         return
     radii = scale * np.array(part.radii)
-    for color, grow in ((ink, line / 2), (fill, -line / 2)):
+    for color, grow in ((INK, line / 2), (part.color, -line / 2)):
         for (x, y), r in zip(xy, radii + grow, strict=True):
             draw.ellipse((x - r, y - r, x + r, y + r), fill=color)
         for a, b, ra, rb in zip(xy[:-1], xy[1:], radii[:-1] + grow, radii[1:] + grow, strict=True):

@@ -31,7 +31,6 @@ class Part:
     points: tuple[Point, ...]
     color: Color
     radii: tuple[float, ...] = ()
-    textured: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def person(rng: np.random.Generator) -> Sketch:
         hand = step(elbow, 0.26, raised + rng.uniform(-15, 60), side)
         knee = step(hip, 0.30, spread, side)
         foot = step(knee, 0.32, spread + rng.uniform(-30, 5), side)
-        arms.append(Part((shoulder, elbow, hand), shirt, (0.085, 0.07, 0.055), textured=True))
+        arms.append(Part((shoulder, elbow, hand), shirt, (0.085, 0.07, 0.055)))
         arms.append(Part((hand,), skin, (0.075,)))
         legs.append(Part((hip, knee, foot), trousers, (0.11, 0.09, 0.07)))
         legs.append(Part((foot, step(foot, 0.08, 70, side)), INK, (0.07, 0.055)))
@@ -95,7 +94,7 @@ def person(rng: np.random.Generator) -> Sketch:
         if front:
             points[f"{name}_eye"] = (0.105 * side, 0.02)
     points["head_top"] = (0.0, -0.27)
-    torso = Part(((0.24, 0.33), (0.17, 0.95), (-0.17, 0.95), (-0.24, 0.33)), shirt, textured=True)
+    torso = Part(((0.24, 0.33), (0.17, 0.95), (-0.17, 0.95), (-0.24, 0.33)), shirt)
     head = person_face(skin, hair) if front else person_back(hair, pack)
     return Sketch((*legs, torso, *head, *arms), points)
 
@@ -140,7 +139,7 @@ def beetle(rng: np.random.Generator) -> Sketch:
     body = (
         Part(((0, -0.48),), skin, (0.17,)),
         *eyes,
-        Part(ellipse((0, 0.12), (0.30, 0.45)), shell, textured=True),
+        Part(ellipse((0, 0.12), (0.30, 0.45)), shell),
         Part(ellipse((0, -0.3), (0.24, 0.14)), skin),
         Part(((0, -0.17), (0, 0.54)), INK, (0.012, 0.012)),  # where the wings meet
     )
