@@ -74,6 +74,7 @@ def test_bad_files_are_skipped_and_counted(root: Path) -> None:
     with pytest.warns(UserWarning, match=f"willow is not whole, left out: {sentence}"):
         dataset = willow.load(root)
     assert sum(dataset.skipped.values()) == 6
+    assert sum(len(split.objects) for split in dataset.splits.values()) == 48
 
 
 def test_errors_are_one_sentence(tmp_path: Path) -> None:
