@@ -22,15 +22,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from normmatch.errors import InputError, NormMatchError
 from normmatch.geometry import Box
 from normmatch.matching.given import Reference, check_box, whole_box
 from normmatch.matching.landmarks import Kind, Landmarks, Located
 from normmatch.matching.locate import choose_pool
-from normmatch.matching.looks import FEW
+from normmatch.matching.looks import FEW, PLAIN
 from normmatch.matching.references import Background, Cells
 from normmatch.matching.shape import Decision
 from normmatch.matching.sight import Encoder, Photograph, Sight
+from normmatch.matching.tuning import Tuned, tune
 
 AHEAD = 12  # photographs, the least sure first, that are looked at closer before they are opened
 CROPS = 2000  # that stay in memory: 3.4 GB, of a thousand photographs without boxes
@@ -78,6 +81,7 @@ class Album:
         boxes: of objects, where people have drawn them.
         cache: a folder for what the encoder says, so that the album opens at once the next time.
         looks: 1 looks once, which is faster.
+        learn: with few references, the other photographs teach how the landmarks look.
     """
 
     def __init__(
@@ -87,7 +91,9 @@ class Album:
         boxes: Mapping[str, Any] | None = None,
         cache: Path | None = None,
         looks: Literal[1, 2] = 2,
+        learn: bool = True,
     ) -> None:
+        self.learn, self.tuning = learn, PLAIN  # of the next fit
         self.files = dict(files) if isinstance(files, Mapping) else {str(file): Path(file) for file in files}
         self.boxes, self.looks, self.sight = dict(boxes or {}), looks, Sight(encoder, CROPS, cache)
         self.references: dict[str, Marked] = {}
@@ -104,7 +110,7 @@ class Album:
         """Propose the landmarks of all photographs anew; those given are the references, and no others."""
         with self._first():
             self._model = self._fitted(references) if references else None
-            self.references, self._learned = dict(references), not 0 < len(references) < FEW
+            self.references, self._learned = dict(references), not (self.learn and 0 < len(references) < FEW)
             self._renew()
 
     def locate(self, name: str) -> Located:
@@ -131,6 +137,24 @@ class Album:
         """Of each photograph that was encoded and is no reference, as exact as is known now."""
         seen = list(self._seen.items())
         return {name: one.located for name, one in seen if one.located is not None and name not in self.references}
+
+    def is_settled(self, name: str) -> bool:
+        """Whether a photograph's proposals are about the object, found with the references of now."""
+        return name in self._seen and self._seen[name].settled
+
+    def look_of(self, name: str) -> np.ndarray | None:
+        """The unit vector (D,) of all that a photograph shows, by which others are alike; None before it is encoded."""
+        seen = self._seen.get(name)
+        if seen is None:
+            return None
+        mean = self.sight.see(seen.photograph, seen.crop).features.mean(0)
+        return mean / max(float(np.linalg.norm(mean)), 1e-9)
+
+    def tune(self, progress: Callable[[int, int], bool]) -> Tuned | None:
+        """What would be found better with other numbers, by the references; `fit` takes those of `self.tuning`."""
+        with self._first():
+            model = self._fitted(self.references)
+        return tune(model, progress)
 
     @property
     def status(self) -> Status:
@@ -192,7 +216,7 @@ class Album:
     def _fitted(self, references: Mapping[str, Marked]) -> Landmarks:
         """What the references say, with what all photographs have in common."""
         given = [Reference(self._file(name), one.keypoints, one.box) for name, one in references.items()]
-        model = Landmarks(given, self.sight, self.looks)
+        model = Landmarks(given, self.sight, self.looks, tuning=self.tuning)
         for photograph, box in zip(model.photographs, model.boxes["drawn"], strict=True):
             self._count(photograph, False, self.sight.see(photograph, box))
         kinds: dict[Kind, bool] = {"whole": True, "close": False, "drawn": False}
