@@ -159,7 +159,7 @@ class Page:
 
     def complaints(self) -> list[str]:
         """What the browser's console complains of, but for refusals, which the page shows itself."""
-        known = ("status of 4", "ERR_CONNECTION_REFUSED", "status of 5")
+        known = ("status of 4", "status of 5", "net::ERR_")
         messages = [entry["message"] for entry in self.browser.get_log("browser")]
         return [message for message in messages if not any(one in message for one in known)]
 

@@ -128,6 +128,8 @@ class Labelled:
         self.labelling.store.edit("w-other", self.project.revision, edits)
 
 
+# The next page may have the same port; who is at no page of ours has no memory.
+FORGET = "try { localStorage.clear(); sessionStorage.clear(); } catch {}"
 PAINTED = """
 const done = arguments[0];
 import(new URL("static/stage.js", location)).then(({ picture }) => {
@@ -206,6 +208,6 @@ def labelled(page: Page, folder: Path, reviewed: int = 1, proposed: bool = True)
         with Serving(answer, listen("127.0.0.1")) as serving:
             page.open(serving.address)
             yield Labelled(page, labelling, serving, machine, folder, failing)
-            page.browser.execute_script("localStorage.clear(); sessionStorage.clear()")  # the next has this port, too
+            page.browser.execute_script(FORGET)
             page.browser.get("about:blank")  # what it would still send goes before the server does
             machine.gate.set()
