@@ -3,23 +3,22 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 from PIL import Image
 from starlette.responses import Response
 
 from normmatch.annotations.project import Photograph, Point, Project
-from normmatch.app import proposing
 from normmatch.app.labelling import Labelling, make_label_app
 from normmatch.app.opening import open_folder
-from normmatch.app.proposing import Proposer
 from normmatch.app.serving import Serving, listen
+from normmatch.app.store import Store, counts_of
 from tests.app.browser import Page
 
 NAMES = ("Head", "Left eye", "Right eye", "Left claw", "Right claw", "Tail")
@@ -60,13 +59,54 @@ class Machine:
             found[name] = Point("proposed", place, gone, 0.03 if gone else score, 0.21 if gone else 0.97, 20.0)
         return found
 
-    def locate(
-        self, project: Project, photographs: Any, wanted: Sequence[Photograph], *_: Any
-    ) -> Iterator[tuple[Photograph, dict[str, Point]]]:
-        """In place of `proposing.locate`."""
-        for one in wanted:
-            self.gate.wait(20)
-            yield one, {name: point for name, point in self.points(one.file).items() if name in project.names}
+
+class Proposer:
+    """Stands for the proposer: what is asked for is done one photograph after the other, as the machine says."""
+
+    engine: ClassVar = {"ready": True, "error": None}
+
+    def __init__(self, store: Store, machine: Machine) -> None:
+        self.store, self.machine = store, machine
+        self.job: Any = None
+        self.last_job: Any = None
+        self.number = 0
+        self._stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+
+    def ask(self, kind: str, **_: Any) -> None:
+        self._stopped.clear()
+        if kind != "renew":
+            self.job = {"kind": kind, "done": 0, "total": 0}
+        self._pool.submit(self._do, kind)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def alike(self, files: Any) -> dict[str, list[str]]:
+        return {}
+
+    def _do(self, kind: str) -> None:
+        photographs = self.store.project.photographs.values()
+        files = [one.file for one in photographs if not one.reviewed and (kind == "propose" or one.points)]
+        self.job = {"kind": kind, "done": 0, "total": len(files) if kind == "propose" else 0}
+        for file in files:
+            self.machine.gate.wait(20)
+            if self._stopped.is_set():
+                break
+            known = set(self.store.project.names)
+            found = {name: point for name, point in self.machine.points(file).items() if name in known}
+            self.store.propose({file: found})
+            self.job["done"] += 1
+        self.number += 1
+        ended = {"number": self.number, "stopped": self._stopped.is_set(), "error": None}
+        uncertain = counts_of(self.store.project)["uncertain"]
+        if kind == "improve":
+            ended |= {"before": 0.84, "after": 0.91, "kept": True}
+        self.last_job, self.job = {**self.job, **ended, "uncertain": uncertain}, None
 
 
 @dataclass
@@ -191,23 +231,21 @@ def labelled(page: Page, folder: Path, reviewed: int = 1, proposed: bool = True)
     if not folder.exists():
         make_folder(folder)
     store, photographs = open_folder(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proposing, "locate", machine.locate)
-        labelling = Labelling(store, photographs, Proposer(store, photographs, lambda: None))  # type: ignore[arg-type,return-value]
-        if reviewed:
-            begin(labelling, machine, reviewed, proposed)
-        failing: set[str] = set()
-        app = make_label_app(labelling)
+    labelling = Labelling(store, photographs, Proposer(store, machine))  # type: ignore[arg-type]
+    if reviewed:
+        begin(labelling, machine, reviewed, proposed)
+    failing: set[str] = set()
+    app = make_label_app(labelling)
 
-        async def answer(scope: Any, receive: Any, send: Any) -> None:
-            if scope.get("path") in failing:
-                await Response(b'{"error": "Out of order."}', 500)(scope, receive, send)
-            else:
-                await app(scope, receive, send)
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path") in failing:
+            await Response(b'{"error": "Out of order."}', 500)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
-        with Serving(answer, listen("127.0.0.1")) as serving:
-            page.open(serving.address)
-            yield Labelled(page, labelling, serving, machine, folder, failing)
-            page.browser.execute_script(FORGET)
-            page.browser.get("about:blank")  # what it would still send goes before the server does
-            machine.gate.set()
+    with Serving(answer, listen("127.0.0.1")) as serving:
+        page.open(serving.address)
+        yield Labelled(page, labelling, serving, machine, folder, failing)
+        page.browser.execute_script(FORGET)
+        page.browser.get("about:blank")  # what it would still send goes before the server does
+        machine.gate.set()
