@@ -12,11 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 CASES ?= 1000
 SEED  ?= 0
 
-<<<<<<< HEAD
-.PHONY: demo test fuzz lint types install wheel lock clean
-=======
-.PHONY: demo test docs fuzz lint types install lock clean
->>>>>>> next
+.PHONY: demo test docs fuzz lint types install wheel lock clean
 
 demo: $(CORE)
 	$(BIN)/normmatch samples --out demo/matches.png

@@ -1,21 +1,16 @@
-"""What photographs need runs without torch: the README's commands, the library, and what is said where an extra lacks."""
+"""What photographs need runs without torch: the README's commands, the library; and what is said of a missing extra."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-HEAVY = (
-    "torch", "torchvision", "timm", "triton", "lightning_fabric", "tensorboard", "onnx", "onnx_ir", "onnxscript",
-    "huggingface_hub", "ray", "pyarrow",
-)  # fmt: skip
-PROGRAM = f"""
+from tests.without_torch import HEAVY, run_without_torch
+
+PROGRAM = """
 import json, sys
-for name in {HEAVY}:
-    sys.modules[name] = None  # as if it were not installed
 from normmatch.commands import main
 said = []
 for line in json.loads(sys.argv[1]):
@@ -37,7 +32,7 @@ LACKING = {
     "train tiny --out run": "This needs lightning_fabric; install it with: pip install 'normmatch[train]'.",
     "export small --out onnx": "This needs onnx; install it with: pip install 'normmatch[export]'.",
     "eval small pascal-voc --root here": "This needs torch; install it with: pip install 'normmatch[torch]'.",
-    "match a.jpg b.jpg --keypoints p.json --weights a/b": (
+    "match photos/cat.jpg photos/raccoon.jpg --keypoints photos/points.json --weights a/b": (
         "This needs huggingface_hub; install it with: pip install 'normmatch[hub]'."
     ),
     "match photos/cat.jpg photos/raccoon.jpg --keypoints photos/points.json --backend torch": (
@@ -49,11 +44,7 @@ LACKING = {
 def run_all(folder: Path, lines: list[str]) -> tuple[list[int], str, str]:
     """The exit codes of commands, one after the other in one process, and what they said."""
     arguments = json.dumps([line.split() for line in lines])
-    command = [sys.executable, "-c", PROGRAM, arguments]
-    environment = {**os.environ, "COLUMNS": "200"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_without_torch(PROGRAM, folder, arguments, COLUMNS="200")
     assert done.returncode == 0, done.stderr
     *out, codes = done.stdout.splitlines()
     return json.loads(codes), "\n".join(out), done.stderr
@@ -69,10 +60,7 @@ def test_the_core(tmp_path: Path) -> None:
     assert [line for line in err.splitlines() if line.startswith("This needs")] == list(LACKING.values())
 
 
-LIBRARY = f"""
-import sys
-for name in {HEAVY}:
-    sys.modules[name] = None
+LIBRARY = """
 from normmatch import Matcher
 from normmatch.matching.samples import get_sample
 cat, raccoon = get_sample("cat"), get_sample("raccoon")
@@ -84,9 +72,7 @@ print(abs(found.keypoints[0] - raccoon.points.keypoints[0]).max() < 40)
 
 
 def test_the_library(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIBRARY], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_without_torch(LIBRARY, tmp_path)
     assert (done.stdout.split(), done.stderr) == (["6", "True"], "")
 
 
@@ -99,5 +85,7 @@ def test_help_loads_little(arguments: list[str]) -> None:
         f"import sys\nfrom normmatch.commands import main\ntry:\n    main({arguments})\nexcept SystemExit:\n    pass\n"
     )
     program += f"print([name for name in {LATE} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
