@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> TrainConfig:
     drawn.write(tmp_path / "data", 4, 64, seed=0)
     return TrainConfig(
         out=tmp_path / "ablation", model=replace(PRESETS["tiny"], image_size=64, dim=16),
-        data=DataConfig(name="synthetic", root=tmp_path / "data", workers=0), steps=2, batch_size=2, warmup=0,
+        data=DataConfig(names=("synthetic",), root=tmp_path / "data", workers=0), steps=2, batch_size=2, warmup=0,
         precision="32-true", compile=False, accelerator="cpu", validation_pairs=2, tensorboard=False,
     )  # fmt: skip
 
@@ -93,8 +93,13 @@ def test_rows_go_on_where_they_were(config: TrainConfig, monkeypatch: pytest.Mon
 
 def test_nothing_held_out(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     needed: list[tuple[str, ...]] = []
-    inner = ablations.load_splits
-    monkeypatch.setattr(ablations, "load_splits", lambda *given: needed.append(given[4]) or inner(*given))
+    inner = ablations.load_training
+
+    def noted(data: DataConfig, size: int, also: tuple[str, ...] = ()) -> object:
+        needed.append((*data.needed_splits, *also))
+        return inner(data, size, also)
+
+    monkeypatch.setattr(ablations, "load_training", noted)
     ablate(replace(config, data=replace(config.data, validation_split=False)), ["full"], "random", "train", 3)
     assert set(needed) == {("train", "train"), ("train",)}
 

@@ -94,6 +94,8 @@ def how_to_prepare(folder: Path) -> str:
     if parts is None or folder.parent.name != "prepared":
         return "prepare the dataset"
     name, protocol, size = parts.groups()
+    if "+" in name or "-no-" in name:
+        return "train once more"  # which prepares a mixture
     root = shlex.quote(str(folder.parent.parent))
     return f"run `normmatch data prepare {name} --root {root} --protocol {protocol} --size {size}`"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from normmatch.config import PRESETS, AugmentConfig, TrainConfig
-from normmatch.datasets.catalog import load_splits
+from normmatch.datasets.catalog import load_training
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict_all import predict_all
@@ -92,7 +92,7 @@ def ablate(
         device=config.accelerator,
     )
     for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
-        load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
+        load_training(data, size, (split,))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
     done = {}  # with the results of rows that an earlier command with these settings left
     for name in set(ROWS) - set(rows):
@@ -158,12 +158,11 @@ def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result
     """Train a row as far as that is not done, and evaluate it; None if time is up before its training has ended."""
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
-        data = run.data
-        splits = load_splits(data.name, data.root, data.protocol, run.model.image_size, data.needed_splits)
+        splits = load_training(run.data, run.crop_size)
         train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
         if not (run.out / FILE_NAME).is_file():
             return None
-    ((predictions,),) = predict_all([str(run.out)], run.data.name, measure)
+    ((predictions,),) = predict_all([str(run.out)], run.data.names[0], measure)
     result = {"asked": asked_for(measure), "train": as_json(run), **score(predictions)}
     write_json(run.out / RESULT, result, indent=1)
     return result

@@ -20,7 +20,7 @@ from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
 from normmatch.outputs import whole_file
-from normmatch.training.batches import ImagesOnDevice, TrainBatches, batch_images
+from normmatch.training.batches import OWN_POINTS, ImagesOnDevice, TrainBatches, batch_images
 from normmatch.training.distributed import mean, on_first
 from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
@@ -70,7 +70,7 @@ def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures 
 
 def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None = None) -> TrainBatches:
     """The training batches of a split, or of what a frozen backbone has seen in it."""
-    most = max(len(item.names) for item in split.objects)
+    most = max(OWN_POINTS * (config.augment.self_pairs > 0), *(len(item.names) for item in split.objects))
     return TrainBatches(
         frozen.split if frozen else split,
         config.batch_size,
@@ -80,6 +80,8 @@ def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatur
         min_shared=get_protocol(config.data.protocol).fewest_shared,
         points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
         table=frozen.table if frozen else None,
+        shares=dict(zip(config.data.names, config.data.shares, strict=True)) if config.data.shares else None,
+        places=config.model.locate_dim > 0,
     )
 
 
@@ -106,7 +108,8 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
         return batch
     total = len(batch["mask0"])
     rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
-    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index"))}
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index", "image"))}
+    share |= {key: value for key, value in batch.items() if key == "image_side"}
     share |= {key: value / world for key, value in count_points(batch).items()}
     images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
     if "augment_partner" in batch:
