@@ -10,6 +10,7 @@ import pytest
 
 from normmatch import annotations
 from normmatch.annotations import Annotation
+from normmatch.config import Format
 from normmatch.errors import DataError
 
 OURS: dict[str, Any] = {
@@ -57,7 +58,7 @@ def test_three_kinds_are_read_alike(tmp_path: Path, content: Any, name: str) -> 
 
 
 @pytest.mark.parametrize(("ending", "format"), [("json", None), ("json", "coco"), ("csv", None), ("csv", "csv")])
-def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: annotations.Format | None) -> None:
+def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: Format | None) -> None:
     path = tmp_path / f"new/points.{ending}"
     comma = Annotation("a, b.jpg", ("left, \"x\"",), np.array([[1 / 3, 2.0]]))  # fmt: skip
     annotations.write(path, [*annotations.read(write(tmp_path, OURS)), comma], format)
@@ -66,8 +67,8 @@ def test_what_is_written_is_read_again(tmp_path: Path, ending: str, format: anno
     assert (last.image, last.names, last.keypoints.tolist()) == (comma.image, comma.names, comma.keypoints.tolist())
 
 
-@pytest.mark.parametrize(("name", "format"), [("p.txt", None), ("p", None), ("p.csv", "coco"), ("p.json", "csv")])
-def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: annotations.Format | None) -> None:
+@pytest.mark.parametrize(("name", "format"), [("p.doc", None), ("p", None), ("p.csv", "coco"), ("p.json", "csv")])
+def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: Format | None) -> None:
     with pytest.raises(DataError, match=r"expected \.(json|csv)"):
         annotations.write(tmp_path / name, [], format)
     assert not list(tmp_path.iterdir())
@@ -75,13 +76,14 @@ def test_an_ending_that_does_not_fit(tmp_path: Path, name: str, format: annotati
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "latin.csv").write_bytes("image,name,x,y\ngröße.png,eye,1,2\n".encode("latin-1"))
-    (tmp_path / "points.txt").touch()
+    (tmp_path / "points.doc").touch()
+    (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     for path, sentence in {
         "latin.csv": "line 2 is not UTF-8 text",
-        "points.txt": "no keypoints file by its ending",
+        "points.doc": "no keypoints file by its ending",
         "missing.json": "cannot be read: No such file",
-        ".": "cannot be read: Is a directory",
+        "folder": "is a folder without keypoints files",
         "pipe.json": "is not a regular file",
         "null\0.json": "cannot be opened",
     }.items():

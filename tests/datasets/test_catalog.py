@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from normmatch.datasets import drawn
-from normmatch.datasets.catalog import Reading, load_splits, open_dataset, prepared_folder
+from normmatch.datasets.catalog import load_splits, open_dataset, prepared_folder
 from normmatch.errors import ConfigError, DataError
 from tests.datasets import layouts
 
@@ -94,45 +93,3 @@ def test_a_size_of_0_is_not_the_protocol_s(tmp_path: Path) -> None:
     assert prepared_folder("folder", tmp_path, size=0).name == "folder-nmt-0"
     with pytest.raises(DataError, match="size of the prepared images is 0"):
         load_splits("folder", write_folder(tmp_path, 6), size=0)
-
-
-def test_choices_that_a_dataset_leaves(tmp_path: Path) -> None:
-    layouts.make_hpatches(tmp_path / "hpatches")
-    layouts.make_spair(tmp_path / "spair")
-    layouts.make_photos(tmp_path / "photos")
-    dense = open_dataset("hpatches", tmp_path / "hpatches", reading=Reading(grid=12))
-    assert len(dense.splits["test"].objects[0].names) == 144
-    some = open_dataset(
-        "spair-71k", tmp_path / "spair", reading=Reading(only=("viewpoint_variation=0,2", "occlusion=1"))
-    )
-    kept, everything = (data.splits["val"].pairs for data in (some, open_dataset("spair-71k", tmp_path / "spair")))
-    assert kept is not None
-    assert everything is not None
-    assert 0 < len(kept) < len(everything)
-    still = open_dataset("synthetic", tmp_path / "photos", reading=Reading(grid=3, magnitude=(0.0, 0.0)))
-    original, copy = still.splits["train"].objects[:2]
-    assert len(original.names) == 9
-    np.testing.assert_allclose(copy.keypoints, original.keypoints, atol=1e-3)
-
-
-def test_each_choice_has_a_cache_of_its_own(tmp_path: Path) -> None:
-    layouts.make_hpatches(tmp_path)
-    for grid in (None, 3):
-        split = load_splits("hpatches", tmp_path, size=32, needed=("test",), reading=Reading(grid))["test"]
-        assert len(split.objects[0].names) == (grid or 8) ** 2
-    assert {path.name for path in (tmp_path / "prepared").glob("h*")} == {"hpatches-nmt-32", "hpatches-nmt-32-grid3"}
-
-
-@pytest.mark.parametrize(
-    ("name", "reading", "message"),
-    [
-        ("willow", Reading(grid=4), "willow has no grid"),
-        ("hpatches", Reading(magnitude=(0.1, 0.2)), "hpatches has no magnitude"),
-        ("pascal-voc", Reading(only=("truncation=0",)), "pascal-voc has no labels"),
-        ("spair-71k", Reading(only=("truncation",)), "the filter is 'truncation'"),
-        ("spair-71k", Reading(only=("truncation=all",)), "the filter is 'truncation=all'"),
-    ],
-)
-def test_choices_that_it_does_not_leave(tmp_path: Path, name: str, reading: Reading, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        open_dataset(name, tmp_path, reading=reading)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""SPair-71k: pairs and keypoints from the images' annotations, labels as filters, and the real sample."""
+"""SPair-71k: pairs and keypoints from the images' annotations, and the real sample."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from normmatch.datasets import spair
 from normmatch.datasets.types import Dataset
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 from tests.datasets import layouts
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not whole")  # where it matters, a test asks for the warning
@@ -55,9 +55,6 @@ def test_pairs_are_those_of_layout(root: Path) -> None:
         assert assert_agrees_with_pair_annotation(dataset, split, annotations) == 24
         assert len(dataset.splits[split].objects) == 8
     assert not dataset.skipped
-    small = spair.load(root, "small").splits["test"]
-    assert len(small.pairs) == 12
-    assert {obj.label for obj in small.objects} == {"cat"}
 
 
 def test_keypoints_come_without_pair_annotation(root: Path) -> None:
@@ -74,47 +71,16 @@ def test_pairs_come_without_layout(root: Path) -> None:
     before = spair.load(root).splits["val"]
     shutil.rmtree(root / "SPair-71k" / "Layout")
     np.testing.assert_array_equal(spair.load(root).splits["val"].pairs, before.pairs)
-    with pytest.raises(DataError, match="no usable pair"):
-        spair.load(root, "small")
 
 
 @pytest.mark.parametrize("separator", [":", "_"])
 def test_names_with_colon_or_underscore(tmp_path: Path, separator: str) -> None:
     layouts.make_spair(tmp_path, separator=separator)
-    allowed = {"viewpoint_variation": {0, 1}}
-    kept = spair.load(tmp_path, filters=allowed)  # Layout has ":", the files have the separator
-    assert len(kept.splits["test"].pairs) == 16
+    kept = spair.load(tmp_path)  # Layout has ":", the files have the separator
+    assert len(kept.splits["test"].pairs) == 24
     shutil.rmtree(tmp_path / "SPair-71k" / "Layout")
-    again = spair.load(tmp_path, filters=allowed)  # both have the separator
+    again = spair.load(tmp_path)  # both have the separator
     np.testing.assert_array_equal(again.splits["test"].pairs, kept.splits["test"].pairs)
-
-
-def test_filters_choose_by_all_labels(root: Path) -> None:
-    dataset = spair.load(root, filters={"viewpoint_variation": {2}, "occlusion": [1, 2]})
-    wanted = [i for i in range(24) if i % 3 == 2 and i % 4 in (1, 2)]
-    assert len(dataset.splits["test"].pairs) == len(wanted)
-    assert dataset.skipped["pairs filtered out by viewpoint_variation"] == 3 * 16
-    assert dataset.skipped["pairs filtered out by occlusion"] == 3 * (8 - len(wanted))
-    with pytest.raises(ConfigError, match="no label 'colour'"):
-        spair.load(root, filters={"colour": {1}})
-
-
-def test_filter_without_labels_is_never_silent(root: Path) -> None:
-    folder = root / "SPair-71k" / "PairAnnotation"
-    paths = sorted((folder / "val").glob("*.json"))
-    paths[0].write_text('{"category": "cat"}')
-    paths[1].write_text("{")
-    paths[2].write_bytes(b"\xff\xfe[]")
-    paths[3].write_text("[]")
-    paths[4].unlink()
-    dataset = spair.load(root, filters={"truncation": {0}})
-    assert len(dataset.splits["val"].pairs) == 19
-    assert dataset.skipped["pairs without the label truncation"] == 1
-    assert dataset.skipped["pairs whose PairAnnotation is broken"] == 3
-    assert dataset.skipped["pairs without their PairAnnotation, which a filter needs"] == 1
-    shutil.rmtree(folder)
-    with pytest.raises(DataError, match=r"no usable pair .72 pairs without their PairAnnotation"):
-        spair.load(root, filters={"truncation": {0}})
 
 
 def test_crop_or_whole_image(root: Path) -> None:
@@ -163,8 +129,6 @@ def test_missing_image_and_odd_names_are_counted(root: Path) -> None:
 def test_errors_are_one_sentence(root: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a folder"):
         spair.load(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="'huge'"):
-        spair.load(root, "huge")  # type: ignore[arg-type]
     shutil.rmtree(root / "SPair-71k" / "JPEGImages")
     with pytest.raises(DataError, match=r"no usable pair .72 pairs with an image that is missing"):
         spair.load(root)
@@ -180,9 +144,3 @@ def test_real_pairs_agree_with_pair_annotation(real: Path) -> None:
     folder = real / "SPair-71k" / "PairAnnotation" / "val"
     assert assert_agrees_with_pair_annotation(dataset, "val", folder) == 304
     assert len(dataset.splits["val"].objects) == 18
-
-
-def test_real_labels_are_in_pair_2_only(real: Path) -> None:
-    dataset = spair.load(real, filters={"viewpoint_variation": {2}})
-    assert len(dataset.splits["val"].pairs) == 1
-    assert dataset.skipped["pairs without the label viewpoint_variation"] == 303

@@ -25,21 +25,21 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("name", "value"),
     [
-        ("matches0", np.array([0, 1, 2, 0, 1, 1]), "matches0 points outside"),
-        ("truth0", np.array([0, 1, -2, 0, 1, 1]), "truth0 points outside"),
-        ("label", np.array([0, 0, 5]), "label points outside"),
-        ("scores0", np.zeros(5, np.float32), "scores0 has the shape"),
-        ("counts", np.array([[3, 2], [1, 1], [2, 1]]), "do not add up"),
+        ("matches0", np.array([0, 1, 2, 0, 1, 1])),  # points outside what there is
+        ("truth0", np.array([0, 1, -2, 0, 1, 1])),
+        ("label", np.array([0, 0, 5])),
+        ("scores0", np.zeros(5, np.float32)),
+        ("counts", np.array([[3, 2], [1, 1], [2, 1]])),  # do not add up
     ],
 )
-def test_damaged_content(tmp_path: Path, name: str, value: np.ndarray, message: str) -> None:
+def test_damaged_content(tmp_path: Path, name: str, value: np.ndarray) -> None:
     path = tmp_path / "p.safetensors"
     save_predictions(make_predictions(), path)
     about = {"version": 1, "words": make_predictions().words, **make_predictions().meta}
     save_file(load_file(path) | {name: value}, path, metadata={"predictions": json.dumps(about)})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match="no whole file of predictions"):
         load_predictions(path)
 
 
@@ -50,7 +50,7 @@ def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file of predictions"):
         load_predictions(tmp_path / "text")
     save_file({"a": np.zeros(1)}, tmp_path / "weights")
-    with pytest.raises(DataError, match="does not say what it holds"):
+    with pytest.raises(DataError, match="expected format 1"):
         load_predictions(tmp_path / "weights")
 
 

@@ -11,7 +11,6 @@ from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import (
     accuracy_result,
     best_threshold,
-    f1_curve,
     f1_result,
     make_report,
     mma_result,
@@ -22,7 +21,6 @@ from normmatch.evaluation.tables import make_tables, to_markdown
 META: dict[str, Any] = {
     "dataset": "pascal-voc", "objects": "x", "split": "test", "protocol": "nmt", "sampling": "all", "seed": 0,
     "jitter": 0.0, "image_size": 96, "weights": "runs/a", "min_score": 0.5, "left_out": [],
-    "reading": [None, None, []],
 }  # fmt: skip
 
 
@@ -66,10 +64,10 @@ def test_the_best_threshold_is_the_lowest_with_the_best_mean() -> None:
     # 0.305 drops the cat's wrong match; 0.705 would also drop the bus's, but the second cat with it
     predictions = make_predictions()
     assert best_threshold(predictions) == pytest.approx(0.305)
-    curve = f1_curve(predictions)
-    assert curve["f1"][0] == pytest.approx((6 / 7 + 0.5) / 2)
-    assert max(curve["f1"]) == pytest.approx(0.75)
-    assert (curve["precision"][-1], curve["recall"][-1]) == (1.0, 0.0)
+    assert f1_result(predictions, 0.0)["mean"]["f1"] == pytest.approx((6 / 7 + 0.5) / 2)
+    assert f1_result(predictions, 0.305)["mean"]["f1"] == pytest.approx(0.75)
+    nothing = f1_result(predictions, 1.0)["mean"]
+    assert (nothing["precision"], nothing["recall"]) == (1.0, 0.0)
 
 
 def test_several_weights_give_mean_and_deviation() -> None:
@@ -103,7 +101,7 @@ def test_drops_stand_beside_the_papers() -> None:
     plain = replace(make_predictions(sampling="intersection"))
     worse = replace(make_predictions(sampling="intersection", jitter=5.0), matches0=np.array([0, 0, 1, 0, 1, 1]))
     report = make_report([worse, plain])
-    assert report["results"][0]["jittered"][0]["drop"] == pytest.approx(1 / 6)
+    assert report["summary"][1]["drop"] == pytest.approx(1 / 6)
     assert make_tables(report)[1].rows == [("5 px", "58.33", "16.67", "0.50")]
 
 
@@ -153,8 +151,3 @@ def test_a_pair_without_true_matches_says_nothing() -> None:
     assert 0 < pck_result(lonely)["0.1"] <= 1
     with pytest.raises(DataError, match="no pair has keypoints in common"):
         accuracy_result(replace(predictions, truth0=np.full(6, -1)))
-
-
-def test_the_title_tells_how_the_data_were_read() -> None:
-    tables = make_tables(make_report([make_predictions(sampling="intersection", reading=[16, None, ["truncation=0"]])]))
-    assert "grid of 16, only truncation=0" in tables[0].title

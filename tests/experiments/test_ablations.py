@@ -16,7 +16,7 @@ from normmatch.experiments import ablations
 from normmatch.experiments.ablations import ROWS, ablate, make_rows, make_table, row_config
 from normmatch.training.checkpoint import as_json
 
-BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), freeze=2, layer_decay=0.8)
+BASE = TrainConfig(out=Path("runs"), augment=AugmentConfig(flip=0.5), layer_decay=0.8)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_row_changes_what_it_says() -> None:
     assert changed("vanilla") == {"model.transformer"}
     assert changed("cross-entropy") == {"loss.contrastive"}
     backbone = {f"model.{key}" for key in ("backbone", "backbone_layers", "backbone_weights", "image_size")}
-    assert changed("vgg16") == {*backbone, "freeze", "layer_decay"}
+    assert changed("vgg16") == {*backbone, "layer_decay"}
     assert changed("name-loss") == {"loss.names"}
     assert changed("layer-match") == {"loss.layer_match"}
     assert changed("paper-losses") == {"loss.names", "loss.layer_match"}

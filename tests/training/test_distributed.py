@@ -51,11 +51,11 @@ def test_a_command_for_several_devices(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_devices_that_are_not_there(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"devices is 1000, but there (is|are) \d+ of kind cpu here"):
+    with pytest.raises(ConfigError, match=r"devices is 1000, but of kind cpu this machine has \d+"):
         check_devices(replace(config, devices=1000))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="devices is 4, but there is 1 of kind cuda here"):
+    with pytest.raises(ConfigError, match="devices is 4, but of kind cuda this machine has 1"):
         check_devices(replace(config, accelerator="auto", devices=4))
     check_devices(replace(config, accelerator="cuda", devices=1))
 

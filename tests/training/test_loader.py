@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from normmatch.config import AugmentConfig, DataConfig, LossConfig, TrainConfig
 from normmatch.datasets import drawn
@@ -14,7 +13,7 @@ from normmatch.datasets.image_file import ImageFile
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import DataError
 from normmatch.training.batches import TrainBatches, batch_images
-from normmatch.training.loader import Shares, keep_batch, make_loader, prefetch, take_share
+from normmatch.training.loader import Shares, make_loader, prefetch, take_share
 from normmatch.training.losses import MatchingLoss
 
 SIZE = 32
@@ -88,11 +87,3 @@ def test_a_dataset_that_vanishes(workers: int, tmp_path: Path, split: PreparedSp
     ) as found:
         list(prefetch(loader, CPU))
     assert "\n" not in str(found.value)
-
-
-def test_a_kept_batch_shows_what_the_network_saw(tmp_path: Path, batches: TrainBatches, split: PreparedSplit) -> None:
-    keep_batch(Shares(batches, 0, 1, split)[1], tmp_path / "batch.safetensors")
-    kept = load_file(tmp_path / "batch.safetensors")
-    assert torch.equal(kept["keypoints0"], batches[1]["keypoints0"])
-    rendered = batch_images(Shares(batches, 0, 1, split)[1])[1]
-    torch.testing.assert_close(kept["image1"].float() / 255, rendered, atol=1 / 255, rtol=0)

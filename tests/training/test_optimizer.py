@@ -60,19 +60,6 @@ def test_a_frozen_backbone_has_no_group() -> None:
     assert not any(p.requires_grad for p in module.model.backbone.parameters())
 
 
-def test_frozen_blocks_get_no_gradient_and_the_others_do() -> None:
-    module, optimizer = optimized(VIT, freeze=2)
-    net = module.model.backbone.net
-    features = module.model.encode(torch.rand(1, 3, 64, 64))
-    (features.pooled.sum() + features.maps[0].sum()).backward()
-    trained = {name for name, p in net.named_parameters() if p.grad is not None}
-    assert trained == {
-        n for n, _ in net.named_parameters() if n.startswith(("blocks.2", "blocks.3", "blocks.4", "blocks.5", "norm"))
-    }
-    in_groups = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    assert all((id(p) in in_groups) == (name in trained) for name, p in net.named_parameters())
-
-
 @pytest.mark.parametrize("model", [VIT, PRESETS["tiny"]], ids=["vit", "resnet"])
 def test_rates_fall_from_layer_to_layer(model: ModelConfig) -> None:
     module, optimizer = optimized(model, lr=1.0, backbone_lr=0.1, layer_decay=0.5, weight_decay=0.3)
@@ -110,15 +97,6 @@ def test_the_order_of_parameters_stays(model: ModelConfig) -> None:
 def test_layers_that_are_not_known() -> None:
     with pytest.raises(ConfigError, match=r"layer_decay is 0\.8, but vgg16 has no known layers; expected 1"):
         optimized(replace(PRESETS["vgg16"], backbone_weights="random"), layer_decay=0.8)
-
-
-@pytest.mark.parametrize(("model", "blocks", "message"), [
-    (VIT, 6, "freeze is 6 for test_vit; expected fewer, or backbone_lr 0 for all of it"),
-    (PRESETS["tiny"], 1, "freeze is 1 for test_resnet; expected 0, as it is no ViT"),
-])  # fmt: skip
-def test_blocks_that_cannot_be_frozen(model: ModelConfig, blocks: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        optimized(model, freeze=blocks)
 
 
 @pytest.mark.parametrize("loss", [LossConfig(), LossConfig(contrastive=False), LossConfig(learn_temperature=False)])

@@ -77,10 +77,10 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(config: TrainConf
 
 
 def test_settings_that_are_newer_than_a_run(config: TrainConfig) -> None:
-    old = {key: value for key, value in as_json(config).items() if key not in ("freeze", "schedule", "init")}
+    old = {key: value for key, value in as_json(config).items() if key not in ("keep", "schedule", "clip")}
     check_same(config, old)
-    with pytest.raises(ConfigError, match="freeze 0, not 3"):
-        check_same(replace(config, freeze=3), old)
+    with pytest.raises(ConfigError, match="clip 5.0, not 3.0"):
+        check_same(replace(config, clip=3.0), old)
 
 
 def test_a_setting_that_had_another_name(config: TrainConfig) -> None:

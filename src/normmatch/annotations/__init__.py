@@ -1,32 +1,37 @@
 """Annotations: the named keypoints of objects in images, read from and written to files. No torch here.
 
-    annotations = read("points.json")            our JSON, COCO keypoints or CSV: told by the ending and the content
+    annotations = read("points.json")            any format of `formats.py`: told by the ending and the content
     write("points.csv", annotations)
 
-A format is a module of its own, `native`, `coco` or `csv`, with two functions, and nothing else knows about it:
+A format is a small module of its own with functions that read and write, and a line in `formats.py`; nothing else knows
+about it:
 
-    read(path, text) -> list[Annotation]         of JSON formats, what the file holds in place of its text
-    write(annotations) -> str                    the text of a file
+    read(path, content, how) -> list[Annotation]   the content is text, of JSON what the file holds
+    write(annotations) -> str                      the text of a file, or a dict of those of a folder
 
-To add one, write such a module and give it a line in `read` and in `write` below. Names and numbers are checked by the
-functions at the end, and objects made by `make_annotation`: every mistake is one sentence with its place.
+Names and numbers are checked by the functions at the end, and objects made by `make_annotation`: every mistake is one
+sentence with its place.
 """
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from normmatch.checks import check_path, read_number
+from normmatch.config import Format
 from normmatch.errors import DataError
 from normmatch.geometry import Box
 from normmatch.io import decode_text, is_web_address, parse_json, read_text
 from normmatch.outputs import write_text
+
+if TYPE_CHECKING:
+    from normmatch.annotations.reading import Reading
 
 MAX_BYTES = 512 << 20  # of a keypoints file; COCO's own, with 150,000 persons, has 230 MB
 MAX_COORDINATE = 1e6  # pixels; no image is larger
@@ -34,8 +39,16 @@ ENDINGS = "a .json file (ours or COCO keypoints) or a .csv"
 BOX_COLUMNS = ("xmin", "ymin", "width", "height")
 YES_OR_NO = {True: True, False: False, "1": True, "0": False, "true": True, "false": False, "": True, None: True}
 
-Format = Literal["native", "coco", "csv"]
 Row = dict[str, Any]  # a keypoint by the CSV's columns; numbers are text there, and may be anything in JSON
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """What a file says of all objects of a kind: which landmarks there are, and how they belong together."""
+
+    names: tuple[str, ...]  # all, in the file's order, also those that an object has not
+    skeleton: tuple[tuple[str, str], ...] = ()  # lines between them
+    pairs: tuple[tuple[str, str], ...] = ()  # left and right of the same: exchanged where the image is mirrored
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +58,8 @@ class Annotation:
     Coordinates are x right, y down, in pixels of the image as a viewer shows it, the centre of the first pixel at 0.5.
     They are float64, as files have them; of a prepared crop, in whose pixels they are then, float32, as the network
     takes them.
+
+    A landmark of `landmarks` that is not in `names` was not annotated, unless `absent` says that there is none.
     """
 
     image: str  # the file, as the annotations call it or as a path that can be opened
@@ -57,54 +72,91 @@ class Annotation:
     scores: np.ndarray | None = None  # (N,) float64, of keypoints that were found, not marked by hand; nan is unknown
     source: str = ""  # the file and the place in it, for messages
     homography: np.ndarray | None = None  # (3, 3): warps the image first; keypoints and box are in the warped one
+    landmarks: Landmarks | None = None  # of its kind; None where the file has no list
+    absent: tuple[str, ...] = ()  # landmarks that the object is said not to have in this image
+    object: str = ""  # which one of several: the specimen, the individual, the track
+    size: tuple[int, int] | None = None  # width and height of the image, where the file has them or needed them
+    scale: float | None = None  # millimetres per pixel
+    curves: tuple[np.ndarray, ...] = ()  # (P, 2) each, pixels: lines of points that are no landmarks
+    y_up: bool = False  # y still counts from the bottom, for nobody knows the height of the image
 
     @property
     def path(self) -> Path:
         """The image as a path."""
         return Path(self.image)
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of its kind in their order, its own if the file has no list."""
+        return self.landmarks.names if self.landmarks else self.names
 
-def read(path: Path | str, content: bytes | None = None) -> list[Annotation]:
-    """Read a keypoints file of any format, or the `content` of one; every mistake is one sentence with its place."""
-    from normmatch.annotations import coco, csv, native
+
+def read(
+    path: Path | str, content: bytes | None = None, how: "Reading | None" = None, turned: bool = True
+) -> list[Annotation]:
+    """Read a keypoints file of any format; every mistake is one sentence with its place.
+
+    Args:
+        path: the file, or the folder of a format with a file a photograph.
+        content: the bytes of the file, where they are at hand already.
+        how: what the file does not say, such as where the photographs are.
+        turned: refuse objects whose y counts from the bottom of a photograph that was not found.
+    """
+    from normmatch.annotations import formats, native
+    from normmatch.annotations.reading import Reading
 
     path = check_path(path, "The keypoints file", DataError)
-    ending = path.suffix.lower()
     if content is None and is_web_address(path) and not os.path.exists(path):
-        raise DataError(f"{path} is a web address; expected {ENDINGS} on this computer.")
-    if ending not in (".json", ".csv") and (content is not None or not path.is_dir()):
-        raise DataError(f"{path} is no keypoints file by its ending; expected {ENDINGS}.")
-    text = read_text(path, MAX_BYTES) if content is None else decode_text(path, content)
-    if not text.strip():
-        raise DataError(f"{path} is empty; expected keypoints.")
-    if ending == ".csv":
-        found = csv.read(path, text)
+        raise DataError(f"{path} is a web address; expected a keypoints file on this computer.")
+    how = how or Reading()
+    if content is None and path.is_dir():
+        found = formats.read_folder(path, how)
     else:
-        parsed = parse_json(path, text)
-        found = (coco if isinstance(parsed, dict) and "annotations" in parsed else native).read(path, parsed)
+        ending = path.suffix.lower()
+        if ending not in formats.ENDINGS:
+            raise DataError(f"{path} is no keypoints file by its ending; expected {', '.join(formats.ENDINGS)}.")
+        text = read_text(path, MAX_BYTES) if content is None else decode_text(path, content)
+        if not text.strip():
+            raise DataError(f"{path} is empty; expected keypoints.")
+        parsed = parse_json(path, text) if ending == ".json" else text
+        ours = isinstance(parsed, dict) and "images" in parsed and "annotations" not in parsed
+        found = native.read(path, parsed) if ours else formats.read_content(path, parsed, how)
     if not found:
         raise DataError(f"{path} has no keypoints; expected those of at least one image.")
+    for item in found:
+        if turned and item.y_up and item.names:
+            raise DataError(
+                f"{item.source}: y counts from the bottom, and the height of {item.image} is not known; expected the "
+                "photograph, as large as it was annotated, beside the file."
+            )
     return found
 
 
-def write(path: Path | str, annotations: Sequence[Annotation], format: Format | None = None) -> None:
-    """Write a keypoints file, whole or not at all: our JSON or a CSV by the ending of the path, COCO if asked for."""
-    from normmatch.annotations import coco, csv, native
-    from normmatch.annotations.images import find_image, upright_size
+def write(
+    path: Path | str,
+    annotations: Sequence[Annotation],
+    format: Format | None = None,
+    images: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a keypoints file, whole or not at all.
+
+    Args:
+        path: the file; a folder for formats with a file a photograph.
+        annotations: the objects.
+        format: the format; None takes that of the ending: .json is ours, .csv a row for each keypoint.
+        images: where the photographs are, for formats that need their sizes; beside the file if not given.
+        settings: how the keypoints came about, such as version, weights and references; kept by our JSON and COCO.
+    """
+    from normmatch.annotations import formats
 
     path = Path(path)
-    format = format or ("csv" if path.suffix.lower() == ".csv" else "native")
-    if path.suffix.lower() != (".csv" if format == "csv" else ".json"):
-        raise DataError(f"{path} has the ending {path.suffix!r}; expected .json or .csv.")
-    if format == "csv":
-        text = csv.write(annotations)
-    elif format == "coco":
-        files = {item.image: find_image(item.image, [path.parent]) for item in annotations}
-        sizes = {image: upright_size(file) for image, file in files.items() if file}
-        text = coco.write(annotations, {image: size for image, size in sizes.items() if size})
+    text = formats.write_text(path, annotations, format, images, settings or {})
+    if isinstance(text, str):
+        write_text(path, text)
     else:
-        text = native.write(annotations)
-    write_text(path, text)
+        for name, part in text.items():
+            write_text(path / name, part)
 
 
 def filled(where: str, row: Row, column: str) -> str:
@@ -142,8 +194,12 @@ def make_annotation(
     box: Any = None,
     label: Any = "",
     split: Any = "",
+    **more: Any,
 ) -> Annotation:
-    """Check an object and make it; its rows, each with its place, have name, x, y and perhaps visible and score."""
+    """Check an object and make it; its rows, each with its place, have name, x, y and perhaps visible and score.
+
+    `more` are other fields of an annotation, which the caller has checked.
+    """
     points: dict[str, tuple[float, float]] = {}
     for place, row in rows:
         if not isinstance(row["name"], str):
@@ -165,6 +221,7 @@ def make_annotation(
         _visible(rows),
         _scores(rows),
         source,
+        **more,
     )
 
 

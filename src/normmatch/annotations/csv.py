@@ -1,11 +1,12 @@
 """CSV: a row for each keypoint. Only the first four columns must be there.
 
-    image,name,x,y,class,object,split,visible,score,xmin,ymin,width,height
-    a.jpg,left_eye,120.5,88,cat,,train,1,0.9,10,20,300,200
+    image,name,x,y,class,object,split,visible,score,xmin,ymin,width,height,mm_per_pixel
+    a.jpg,left_eye,120.5,88,cat,,train,1,0.9,10,20,300,200,0.02
 
-`object` tells several objects of an image apart; xmin,ymin,width,height are the object's box. An object without
-keypoints has no row, and so it cannot be written. Text that a spreadsheet would take for a formula, as it begins with
-=, +, - or @, is written with an apostrophe before it, which is taken away when the file is read.
+`object` tells several objects of an image apart; xmin,ymin,width,height are the object's box; a row without x and y is
+a landmark that the object does not have. An object without any row cannot be written. Text that a spreadsheet would
+take for a formula, as it begins with =, +, - or @, is written with an apostrophe before it, which is taken away when
+the file is read.
 """
 
 import csv
@@ -15,16 +16,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from normmatch.annotations import BOX_COLUMNS, Annotation, Row, filled, known_scores, make_annotation
+from normmatch.checks import read_number
 from normmatch.errors import DataError
 
 COLUMNS = ("image", "name", "x", "y")
-OPTIONAL = ("class", "object", "split", "visible", "score")
-NUMBERS = ("x", "y", "visible", "score", *BOX_COLUMNS)
+OPTIONAL = ("class", "object", "split", "visible", "score", "mm_per_pixel")
+NUMBERS = ("x", "y", "visible", "score", "mm_per_pixel", *BOX_COLUMNS)
 FORMULA = re.compile(r"'*[=+\-@]")  # also where apostrophes stand before it already: reading takes one away
-OF_THE_OBJECT = ("class", "split", *BOX_COLUMNS)  # the same in all rows of an object
+OF_THE_OBJECT = ("class", "split", "mm_per_pixel", *BOX_COLUMNS)  # the same in all rows of an object
 
 
-def read(path: Path, text: str) -> list[Annotation]:
+def read(path: Path, text: str, _: object = None) -> list[Annotation]:
     """The objects of a file: one for each image, or for each image and `object`."""
     groups: dict[tuple[str, str], list[tuple[str, Row]]] = {}
     for where, row in csv_rows(path, text, COLUMNS, OPTIONAL):
@@ -38,6 +40,7 @@ def write(annotations: Sequence[Annotation]) -> str:
         "split": any(item.split for item in annotations),
         "visible": any(item.visible is not None for item in annotations),
         "score": any(item.scores is not None for item in annotations),
+        "mm_per_pixel": any(item.scale for item in annotations),
     }
     columns = (
         "image",
@@ -54,7 +57,8 @@ def write(annotations: Sequence[Annotation]) -> str:
     writer.writeheader()
     for number, item in enumerate(annotations):
         about: Row = {"image": _escaped(item.image), "class": _escaped(item.label)}
-        about |= {"object": number, "split": _escaped(item.split)}
+        about |= {"object": _escaped(item.object) or number, "split": _escaped(item.split)}
+        about |= {"mm_per_pixel": item.scale or ""}
         about |= dict(zip(BOX_COLUMNS, item.box or (), strict=False))
         scores = dict(known_scores(item))
         for k, (name, (x, y)) in enumerate(zip(item.names, item.keypoints.tolist(), strict=True)):
@@ -62,6 +66,7 @@ def write(annotations: Sequence[Annotation]) -> str:
             writer.writerow(
                 {**about, "name": _escaped(name), "x": x, "y": y, "visible": seen, "score": scores.get(k, "")}
             )
+        writer.writerows({**about, "name": _escaped(name)} for name in item.absent)
     return text.getvalue()
 
 
@@ -88,13 +93,20 @@ def _object(image: str, rows: Sequence[tuple[str, Row]]) -> Annotation:
             )
         names.add(row["name"])
     box = [first.get(column, "") for column in BOX_COLUMNS]
+    scale = first.get("mm_per_pixel", "")
+    if scale and not 0 < read_number(scale) < float("inf"):
+        raise DataError(f"{where}: mm_per_pixel is {scale[:20]!r}; expected a number above 0.")
+    absent = [row["name"] for _, row in rows if not row["x"] and not row["y"]]
     return make_annotation(
         where,
         image,
-        rows,
+        [(place, row) for place, row in rows if row["name"] not in absent],
         box=None if box == [""] * 4 else box,
         label=first.get("class", ""),
         split=filled(where, first, "split") if "split" in first else "",
+        object=first.get("object", ""),
+        absent=tuple(absent),
+        scale=read_number(scale) if scale else None,
     )
 
 

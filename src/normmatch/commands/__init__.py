@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from normmatch import __version__
-from normmatch.commands import ablate, bench, data, demo, export, match, propagate, quickstart, train
+from normmatch.commands import ablate, bench, convert, data, demo, export, label, match, propagate, quickstart, train
 from normmatch.commands.eval import evaluate
 from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
@@ -51,7 +51,9 @@ BENCH: Any = Union[  # noqa: UP007
 ]
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
+    _command("label", label.label),
     _command("propagate", propagate.propagate),
+    _command("convert", convert.convert),
     _group("data", DATA, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     _command("eval", evaluate),

@@ -78,9 +78,6 @@ def check(
     archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     out: Path | None = None,
-    grid: int | None = None,
-    magnitude: tuple[float, float] | None = None,
-    only: tuple[str, ...] = (),
     overwrite: bool = False,
 ) -> None:
     """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
@@ -91,12 +88,9 @@ def check(
         archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         out: the PNG to draw; NAME-check.png in the current folder if not given
-        grid: hpatches, and synthetic from your own images: keypoints a side
-        magnitude: synthetic from your own images: how far their corners move, as shares of half a side
-        only: spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0
         overwrite: replace a picture that NormMatch did not write, too
     """
-    from normmatch.datasets.catalog import Reading, open_dataset
+    from normmatch.datasets.catalog import open_dataset
     from normmatch.datasets.check import print_summary, summarize
     from normmatch.datasets.contact_sheet import contact_sheet
     from normmatch.outputs import check_outputs
@@ -104,7 +98,7 @@ def check(
     out = out or Path(f"{name}-check.png")
     check_outputs({"--out": out}, (root, archives), overwrite)
     _unpack_first(name, root, archives)
-    dataset = open_dataset(name, root, protocol, Reading(grid, magnitude, only))
+    dataset = open_dataset(name, root, protocol)
     summary = summarize(dataset, get_protocol(protocol).fewest_shared)
     contact_sheet(dataset, out)
     print_summary(summary)

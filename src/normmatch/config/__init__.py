@@ -8,13 +8,15 @@ from normmatch.config.network import (
     PRESETS,
     BackendName,
     DatasetName,
+    Format,
     MatchOptions,
     ModelConfig,
     ProtocolName,
+    Vertical,
 )
 from normmatch.config.training import AugmentConfig, DataConfig, LossConfig, TrainConfig
 
 __all__ = [
     "LIMITS", "MAX_NAME", "MAX_PARAMETERS", "MAX_WORKERS", "PRESETS", "AugmentConfig", "BackendName", "DataConfig",
-    "DatasetName", "LossConfig", "MatchOptions", "ModelConfig", "ProtocolName", "TrainConfig",
+    "DatasetName", "Format", "LossConfig", "MatchOptions", "ModelConfig", "ProtocolName", "TrainConfig", "Vertical",
 ]  # fmt: skip

@@ -19,6 +19,10 @@ MAX_WORKERS = 1000  # processes
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
 BackendName = Literal["torch", "onnx"]
+Format = Literal[  # of keypoints files that can be written
+    "native", "coco", "csv", "wide", "tps", "nts", "deeplabcut", "yolo", "cvat", "labelstudio", "labelme"
+]
+Vertical = Literal["file", "up", "down"]  # from where y counts: as a format says, from the bottom, from the top
 
 
 @dataclass(frozen=True)

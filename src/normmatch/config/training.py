@@ -161,8 +161,6 @@ class TrainConfig:
     """learning rate of the backbone; 0 freezes it"""
     layer_decay: float = 1.0
     """what the backbone's rate is multiplied with from layer to layer, from the last one back; 1 is the same for all"""
-    freeze: int = 0
-    """how many of a ViT's first blocks are not trained, to save time"""
     frozen_copies: int = 0
     """with a frozen backbone, augmented copies of each object to encode once, before training: fast without a GPU"""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -223,7 +221,6 @@ class TrainConfig:
             "minutes",
             "seed",
             "frozen_copies",
-            "freeze",
         ):
             if not getattr(self, name) >= 0:  # NaN is not either
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")

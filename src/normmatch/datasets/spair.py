@@ -1,21 +1,20 @@
-"""SPair-71k: pairs of photographs of 18 classes, with labels that say how far the two differ.
+"""SPair-71k: pairs of photographs of 18 classes.
 
     root/SPair-71k/JPEGImages/<class>/<image>.jpg
     root/SPair-71k/ImageAnnotation/<class>/<image>.json                 kps: id -> [x, y] or null, bndbox
-    root/SPair-71k/PairAnnotation/{trn,val,test}/<pair>.json            the same keypoints, and the variation labels
-    root/SPair-71k/Layout/{large,small}/{trn,val,test}.txt              names of the pairs
+    root/SPair-71k/PairAnnotation/{trn,val,test}/<pair>.json            the same keypoints, and how far the two differ
+    root/SPair-71k/Layout/large/{trn,val,test}.txt              names of the pairs
 
 A pair's keypoints are the ids annotated in both images. So the images' own annotations are enough, and the 71,000 files
-of PairAnnotation are opened only where a filter asks for their labels.
+of PairAnnotation are never opened.
 """
 
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from normmatch.annotations import Annotation
 from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skip, Skipped, find_folder, main_reasons
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import Dataset, Split
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 from normmatch.geometry import Box
 
 CLASSES = (
@@ -31,55 +30,35 @@ CLASSES = (
     *("cow", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "train", "tvmonitor"),
 )
 SPLITS = {"train": "trn", "val": "val", "test": "test"}
-LABELS = ("viewpoint_variation", "scale_variation", "truncation", "occlusion")
 PAIR = re.compile(r"\d+-([^-]+)-([^-]+)[:_]([a-z]+)")  # number - source image - target image : class
 
 Image = tuple[str, str]  # class and name
 
 
-def load(
-    root: Path,
-    size: Literal["large", "small"] = "large",
-    protocol: str = "nmt",
-    filters: Mapping[str, Collection[int]] | None = None,
-) -> Dataset:
-    """Read SPair-71k.
+def load(root: Path, protocol: str = "nmt") -> Dataset:
+    """Read SPair-71k, its large list of pairs.
 
     Args:
         root: the folder that the archive was unpacked into, or SPair-71k itself.
-        size: which of the two lists of pairs.
         protocol: `nmt` and `bbgm` take whole images, `thinkmatch` crops to the objects' boxes.
-        filters: allowed values of variation labels, such as {"viewpoint_variation": {0, 1}}; other pairs are left out.
     """
-    crop = get_protocol(protocol).crop_spair
-    filters = filters or {}
-    if size not in ("large", "small"):
-        raise ConfigError(f"There is no list of pairs of size {size!r} in SPair-71k; choose large or small.")
-    if unknown := set(filters) - set(LABELS):
-        raise ConfigError(f"SPair-71k has no label {min(unknown)!r} to filter by; choose from {', '.join(LABELS)}.")
     top = find_folder(Path(root), ("SPair-71k", ".", "SPair-71k/SPair-71k"), "ImageAnnotation")
     skipped = Skipped()
-    images = _read_images(top / "ImageAnnotation", crop)
-    splits = {}
-    for name, folder in SPLITS.items():
-        names = _pair_names(top, size, folder)
-        if filters:
-            names = _filter_pairs(names, top / "PairAnnotation" / folder, filters, skipped)
-        split = _read_split(names, images, skipped)
-        if split.objects:
-            splits[name] = split
+    images = _read_images(top / "ImageAnnotation", get_protocol(protocol).crop_spair)
+    splits = {name: _read_split(_pair_names(top, folder), images, skipped) for name, folder in SPLITS.items()}
+    splits = {name: split for name, split in splits.items() if split.objects}
     if not splits:
         raise DataError(f"{top} has no usable pair ({main_reasons(skipped)}).")
     skipped.warn("spair-71k")
     return Dataset("spair-71k", protocol, splits, skipped)
 
 
-def _pair_names(top: Path, size: str, folder: str) -> list[str]:
+def _pair_names(top: Path, folder: str) -> list[str]:
     """The names that Layout lists, or those of PairAnnotation where Layout is missing."""
-    listed = top / "Layout" / size / f"{folder}.txt"
+    listed = top / "Layout" / "large" / f"{folder}.txt"
     if listed.is_file():
         return listed.read_text(encoding="utf-8", errors="replace").split()
-    if (top / "Layout").is_dir() or size == "small":
+    if (top / "Layout").is_dir():
         return []
     return sorted(path.stem for path in (top / "PairAnnotation" / folder).glob("*.json"))
 
@@ -157,39 +136,3 @@ def _read_image(path: Path, crop: bool) -> Annotation:
     if crop and not (xmax > xmin and ymax > ymin and math.isfinite(sum(box))):
         raise Skip("pairs with an image whose box is empty", path)
     return Annotation(str(image), tuple(points), keypoints + ZERO_BASED_TO_OURS, box if crop else None, label)
-
-
-def _filter_pairs(
-    names: Iterable[str], folder: Path, filters: Mapping[str, Collection[int]], skipped: Skipped
-) -> list[str]:
-    """The pairs whose labels are all among the allowed values; pairs without a label are counted apart."""
-    kept = []
-    for name in names:
-        try:
-            labels = _read_labels(name, folder)
-            for key, allowed in filters.items():
-                if key not in labels:
-                    raise Skip(f"pairs without the label {key}", name)
-                if labels[key] not in allowed:
-                    raise Skip(f"pairs filtered out by {key}", name, expected=True)
-            kept.append(name)
-        except Skip as skip:
-            skipped.add_skip(skip)
-    return kept
-
-
-def _read_labels(name: str, folder: Path) -> dict[str, object]:
-    """The PairAnnotation of a pair, whose file has ":" or "_" before the class."""
-    label = _parse_pair(name)[0][0]
-    stem = name[: -len(label) - 1]
-    for path in (folder / f"{stem}:{label}.json", folder / f"{stem}_{label}.json"):
-        try:
-            labels = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, RecursionError):
-            raise Skip("pairs whose PairAnnotation is broken", path) from None
-        if isinstance(labels, dict):
-            return labels
-        raise Skip("pairs whose PairAnnotation is broken", path)
-    raise Skip("pairs without their PairAnnotation, which a filter needs", name)

@@ -34,12 +34,6 @@ class EvalConfig:
     """score these files of predictions, which --out wrote; no network is run"""
     worst: int = 0
     """draw this many of the worst pairs, and show what they have in common"""
-    grid: int | None = None
-    """hpatches, and synthetic from your own images: keypoints per side"""
-    magnitude: tuple[float, float] | None = None
-    """synthetic from your own images: how far their corners move, as shares of half a side"""
-    only: tuple[str, ...] = ()
-    """spair-71k: pairs with these labels alone, such as viewpoint_variation=0,1 truncation=0"""
     out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: Path | None = None

@@ -1,9 +1,8 @@
-"""Failure analysis: pictures of the worst pairs of the hardest classes, and what bad pairs have in common."""
+"""Failure analysis: pictures of the worst pairs of the hardest classes, and accuracy by what may make a pair hard."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,10 +11,9 @@ from normmatch.annotations.names import swap_left_right
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.tables import Table, percent, write_markdown
-from normmatch.outputs import made_by_us, write_json, writing
+from normmatch.outputs import made_by_us, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
-WORST_SHARE = 0.1  # of the pairs of each class: those whose traits are compared with all
 BINS = {  # where accuracy is looked at by a trait
     "smaller crop, px": (0, 50, 100, 150, 200, np.inf),
     "larger / smaller crop": (1, 1.5, 2, 3, np.inf),
@@ -77,22 +75,18 @@ def worst_pairs(ranked: Sequence[np.ndarray], count: int) -> list[int]:
     return turns[:count]
 
 
-def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> list[Table]:
+def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> Table:
     """Write pictures of the worst pairs and a summary into a folder; pictures of an earlier call are replaced."""
-    ranked = rank(predictions)
-    chosen = worst_pairs(ranked, count)
+    chosen = worst_pairs(rank(predictions), count)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob("[0-9][0-9]*-*.png"):
-            if made_by_us(old):
-                old.unlink()
-        names = [f"{n:02d}-{predictions.labels[k]}.png" for n, k in enumerate(chosen, start=1)]
-        for name, k in zip(names, chosen, strict=True):
-            draw_pair(predictions, split, k, folder / name)
-        tables = [shown_table(predictions, chosen, names), common_table(predictions, ranked), bins_table(predictions)]
-        write_markdown(folder / "summary.md", tables)
-        write_json(folder / "summary.json", {"tables": [vars(table) for table in tables]}, indent=1)
-    return tables
+        for old in filter(made_by_us, folder.glob("[0-9][0-9]*-*.png")):
+            old.unlink()
+        for n, k in enumerate(chosen, start=1):
+            draw_pair(predictions, split, k, folder / f"{n:02d}-{predictions.labels[k]}.png")
+        table = traits_table(predictions)
+        write_markdown(folder / "summary.md", [table])
+    return table
 
 
 def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path: Path) -> None:
@@ -106,47 +100,11 @@ def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path:
     viz.save_plot(viz.plot_pair(images, **predictions.pair(number), titles=titles), path, dpi=110)
 
 
-def shown_table(predictions: Predictions, chosen: Sequence[int], names: Sequence[str]) -> Table:
-    """The pairs of the pictures."""
-    values = traits(predictions)
-    rows = []
-    for name, k in zip(names, chosen, strict=True):
-        crops = [f"{width} x {height}" for width, height in predictions.sizes[k].tolist()]
-        score = predictions.scores0[predictions.owner0 == k].mean()
-        right = f"{predictions.correct[k]} of {predictions.total[k]}"
-        mirrored = "yes" if values["mirrored"][k] else ""
-        rows.append((name, right, f"{score:.2f}", *crops, f"{values['larger / smaller crop'][k]:.1f}", mirrored))
-    columns = ("picture", "right", "mean score", "crop 0, px", "crop 1, px", "ratio", "mirrored")
-    return Table(f"the worst pairs of the {HARDEST} hardest classes: {_where(predictions)}", columns, rows)
-
-
-def common_table(predictions: Predictions, ranked: Sequence[np.ndarray]) -> Table:
-    """Traits of the worst tenth of each class beside those of all pairs."""
-    everyone = np.concatenate(ranked)
-    worst = np.concatenate([rows[: max(1, round(WORST_SHARE * len(rows)))] for rows in ranked])
-    rows: list[tuple[str, ...]] = []
-    for name, values in traits(predictions).items():
-        if name == "mirrored":
-            rows.append(("mirrored, %", percent(values[worst].mean()), percent(values[everyone].mean())))
-        else:
-            rows.append((f"{name}, median", *(f"{np.median(values[who]):.3g}" for who in (worst, everyone))))
-    wrong, swapped = (predictions.truth0 >= 0) & ~predictions.right0, swapped_sides(predictions)
-    shares = []
-    for who in (worst, everyone):
-        mine = np.isin(predictions.owner0, who)
-        shares.append((predictions.scores0[mine].mean(), (swapped & wrong & mine).sum() / max((wrong & mine).sum(), 1)))
-    rows.append(("mean score", *(f"{score:.2f}" for score, _ in shares)))
-    rows.append(("wrong matches that swap left and right, %", *(percent(share) for _, share in shares)))
-    title = f"what the worst tenth of each class have in common: {_where(predictions)}"
-    return Table(title, ("trait", f"worst {len(worst):,} pairs", f"all {len(everyone):,} different pairs"), rows)
-
-
-def bins_table(predictions: Predictions) -> Table:
+def traits_table(predictions: Predictions) -> Table:
     """Accuracy over all keypoints, of pairs with a trait in a range."""
     rows = []
     for name, values in traits(predictions).items():
-        edges = BINS[name]
-        for low, high in pairwise(edges):
+        for low, high in pairwise(BINS[name]):
             here = (values >= low) & (values < high)
             total = predictions.total[here].sum()
             words = f"{low:g} or more" if high == np.inf else f"{low:g} to below {high:g}"
@@ -155,9 +113,9 @@ def bins_table(predictions: Predictions) -> Table:
             if total:
                 right = percent(predictions.correct[here].sum() / total)
                 rows.append((f"{name}: {words}", f"{int(here.sum()):,}", right))
-    return Table(f"accuracy by trait: {_where(predictions)}", ("trait", "pairs", "accuracy, %"), rows)
-
-
-def _where(predictions: Predictions) -> str:
-    meta: Any = predictions.meta
-    return f"{meta['weights']} on {meta['dataset']} {meta['split']}, protocol {meta['protocol']}"
+    meta = predictions.meta
+    title = f"accuracy by trait: {meta['weights']} on {meta['dataset']} {meta['split']}, protocol {meta['protocol']}"
+    wrong = (predictions.truth0 >= 0) & ~predictions.right0
+    share = (swapped_sides(predictions) & wrong).sum() / max(wrong.sum(), 1)
+    note = f"{percent(share)} % of the wrong matches swap left and right"
+    return Table(title, ("trait", "pairs", "accuracy, %"), rows, [note])

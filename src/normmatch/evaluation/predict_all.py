@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from normmatch.config import DatasetName, ModelConfig
-from normmatch.datasets.catalog import Reading, load_splits
+from normmatch.datasets.catalog import load_splits
 from normmatch.datasets.pairs import PairList, sample_pair_list
 from normmatch.datasets.protocols import Protocol, get_protocol
 from normmatch.datasets.types import PreparedSplit, Sampling
@@ -51,15 +51,12 @@ def predict_all(weights: Sequence[str], name: DatasetName, config: EvalConfig) -
 
 def check_same_network(weights: Sequence[str], configs: Sequence[ModelConfig]) -> None:
     """Mean and spread over several weights say something only if they are of one network, trained several times."""
-    first = replace(configs[0], **MAY_DIFFER)
-    for item, config in zip(weights, configs, strict=True):
-        other = replace(config, **MAY_DIFFER)
-        for key, value in vars(first).items():
-            if getattr(other, key) != value:
-                raise WeightsError(
-                    f"weights {item} are of another network than {weights[0]}: {key} is {getattr(other, key)}, not "
-                    f"{value}; expected runs of one network, or one weights file at a time."
-                )
+    networks = [replace(config, **MAY_DIFFER) for config in configs]
+    for item, network in zip(weights, networks, strict=True):
+        if network != networks[0]:
+            raise WeightsError(
+                f"weights {item} are of another network than {weights[0]}; expected several trainings of one network."
+            )
 
 
 def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
@@ -68,8 +65,7 @@ def make_jobs(name: DatasetName, config: EvalConfig, size: int) -> list[Job]:
     for number, protocol in enumerate(map(get_protocol, config.protocol)):
         calibrate = config.calibrate and number == 0
         needed = (config.split, "val") if calibrate else (config.split,)
-        reading = Reading(config.grid, config.magnitude, config.only)
-        splits = load_splits(name, config.root, protocol.name, size, needed, reading)  # type: ignore[arg-type]
+        splits = load_splits(name, config.root, protocol.name, size, needed)  # type: ignore[arg-type]
         if config.gray:
             splits[config.split] = without_pictures(splits[config.split])
         pair_list = draw_pairs(splits[config.split], name, protocol, config)
@@ -105,7 +101,6 @@ def run_job(model: NormMatch, job: Job, cache: FeatureCache, weights: str, confi
         "protocol": job.protocol.name,
         **predictions.meta,
         "gray": config.gray,
-        "reading": [config.grid, config.magnitude, config.only],
         "min_score": model.config.min_score,
         "precision": cache.precision,
         "left_out": sorted({item.label for item in job.split.objects} - set(predictions.labels)),

@@ -20,12 +20,13 @@ from normmatch.errors import DataError
 from normmatch.evaluation.metrics import Average, accuracy_by_class
 from normmatch.outputs import whole_file
 
+NUMBERS = ("label", "names0", "names1")  # arrays of numbers of words
 VERSION = 1  # of the file's format
 ARRAYS = {  # dimensions of what a file holds: P pairs, M and N points of all images 0 and of all images 1
     "label": "P", "pairs": "P2", "sizes": "P22", "counts": "P2", "names0": "M", "names1": "N",
     "keypoints0": "M2", "keypoints1": "N2", "truth0": "M", "matches0": "M", "scores0": "M",
 }  # fmt: skip
-META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter", "image_size", "weights", "reading")
+META = ("dataset", "objects", "split", "protocol", "sampling", "seed", "jitter", "image_size", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,29 +139,24 @@ def load_predictions(path: Path) -> Predictions:
         raise DataError(f"the predictions {path} do not exist; expected a file that normmatch eval wrote.") from None
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is no file of predictions: {error}") from error
-    fault = _fault(about, arrays)
-    if fault:
-        raise DataError(f"{path} is no file of predictions: {fault}")
+    if not isinstance(about, dict) or about.get("version") != VERSION or not {"words", *META} <= about.keys():
+        raise DataError(f"{path} is no file of predictions: expected format {VERSION} of normmatch eval.")
+    if not _is_whole(arrays, len(about["words"])):
+        raise DataError(f"{path} is no whole file of predictions: its arrays do not fit each other.")
     meta = {key: value for key, value in about.items() if key not in ("version", "words")}
     return Predictions(words=tuple(about["words"]), meta=meta, **arrays)
 
 
-def _fault(about: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """What is wrong with the content of a file; nothing is an empty string."""
-    if not isinstance(about, dict) or about.get("version") != VERSION or not {"words", *META} <= about.keys():
-        return f"it does not say what it holds; expected format {VERSION} of normmatch eval"
+def _is_whole(arrays: Mapping[str, np.ndarray], words: int) -> bool:
+    """Whether all arrays are there, in shapes that fit, and point at what there is."""
     if arrays.keys() != ARRAYS.keys():
-        return f"it holds {', '.join(sorted(arrays)) or 'nothing'}; expected {', '.join(ARRAYS)}"
-    lengths = {"P": len(arrays["pairs"]), "M": len(arrays["names0"]), "N": len(arrays["names1"]), "2": 2}
-    for name, dimensions in ARRAYS.items():
-        if arrays[name].shape != tuple(lengths[d] for d in dimensions):
-            return f"{name} has the shape {arrays[name].shape}, which does not fit the rest"
-    if tuple(arrays["counts"].sum(0)) != (lengths["M"], lengths["N"]) or arrays["counts"].min(initial=0) < 0:
-        return "its counts do not add up to its points"
-    candidates = np.repeat(arrays["counts"][:, 1], arrays["counts"][:, 0])  # (M,)
-    limits = {"truth0": candidates, "matches0": candidates}
-    limits |= dict.fromkeys(("label", "names0", "names1"), np.array(len(about["words"])))
-    for name, limit in limits.items():
-        if (arrays[name] < (-1 if name in ("truth0", "matches0") else 0)).any() or (arrays[name] >= limit).any():
-            return f"{name} points outside what there is"
-    return ""
+        return False
+    length = {"P": len(arrays["pairs"]), "M": len(arrays["names0"]), "N": len(arrays["names1"]), "2": 2}
+    if any(arrays[name].shape != tuple(length[d] for d in dimensions) for name, dimensions in ARRAYS.items()):
+        return False
+    counts = arrays["counts"]
+    if tuple(counts.sum(0)) != (length["M"], length["N"]) or counts.min(initial=0) < 0:
+        return False
+    candidates = np.repeat(counts[:, 1], counts[:, 0])  # (M,)
+    indices = {"truth0": (-1, candidates), "matches0": (-1, candidates), **dict.fromkeys(NUMBERS, (0, words))}
+    return all(((arrays[k] >= low) & (arrays[k] < high)).all() for k, (low, high) in indices.items())

@@ -2,8 +2,8 @@
 
 import os
 import platform
+import re
 import shlex
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -28,30 +28,25 @@ def made_with(device: torch.device) -> dict[str, str]:
 
 def commit(package: Path) -> str:
     """The commit of the checkout that the package runs from, marked where files have changed; empty without one."""
-    if shutil.which("git") is None or _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return ""  # installed, perhaps below somebody else's checkout
-    changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
-    return (_git(package, "rev-parse", "--short=10", "HEAD") or "") + (" with changes" if changed else "")
+    try:
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")  # or it lies below somebody else's checkout
+        changed = _git(package, "status", "--porcelain", "--untracked-files=no", ".")
+        return _git(package, "rev-parse", "--short=10", "HEAD") + (" with changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def hardware(device: torch.device) -> str:
     """The device in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    if device.type == "mps":
-        return "Apple GPU"
-    return f"{_cpu_name()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name, known = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    if known.exists():
+        found = re.search(r"^model name\s*: (.+)$", known.read_text(encoding="utf-8"), re.MULTILINE)
+        name = found[1] if found else name
+    return f"{name}, {torch.get_num_threads()} of {os.cpu_count()} threads" if device.type == "cpu" else f"{name} GPU"

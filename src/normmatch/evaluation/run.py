@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from normmatch.config import DatasetName
-from normmatch.datasets.catalog import Reading, load_splits
+from normmatch.datasets.catalog import load_splits
 from normmatch.datasets.pairs import objects_hash
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
@@ -15,8 +15,8 @@ from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.failures import draw_worst
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
-from normmatch.evaluation.score import make_report
-from normmatch.evaluation.tables import Table, make_tables, print_table, write_markdown
+from normmatch.evaluation.score import Result, make_report
+from normmatch.evaluation.tables import make_tables, print_table, write_markdown
 from normmatch.outputs import check_outputs, words_apart, write_json, writing
 from normmatch.weights import FILE_NAME, find_weights, set_min_score
 
@@ -26,13 +26,12 @@ DEFAULT_WEIGHTS = "small"
 def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     """Evaluate the weights on the dataset that `what` names, as the config says; returns the report."""
     weights, name = split_arguments(what, config)
-    calibrations: list[dict[str, Any]] = []
+    predictions = load_all(config.predictions, name)
+    calibrations: list[Result] = []
+    inputs = config.predictions or tuple(find_weights(item) for item in weights)
+    check_place([item.meta["weights"] for item in predictions] or weights, inputs, config)
     with words_apart(config.json, config.markdown):
-        if config.predictions:
-            predictions = load_all(config.predictions, name)
-            check_place([item.meta["weights"] for item in predictions], config.predictions, config)
-        else:
-            check_place(weights, [find_weights(item) for item in weights], config)
+        if not predictions:
             predictions, calibrations = run_networks(weights, cast(DatasetName, name), config)
         report = make_report(predictions, calibrations)
         tables = make_tables(report)
@@ -42,13 +41,10 @@ def evaluate(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
         if config.markdown:
             with writing(config.markdown):
                 write_markdown(config.markdown, tables)
-        folders = {}
-        if config.worst:  # the numbers are safe by now
-            folders = analyse_failures(predictions, config)
-        for table in (*tables, *(table for some in folders.values() for table in some)):
+        for table in tables:
             print_table(table)
-        for folder in folders:
-            print(f"pictures and summary are in {folder}")
+        if config.worst:  # the numbers are safe by now
+            analyse_failures(predictions, config)
     return report
 
 
@@ -67,14 +63,13 @@ def split_arguments(what: Sequence[str], config: EvalConfig) -> tuple[tuple[str,
 
 def check_place(weights: Sequence[str], inputs: Sequence[Path], config: EvalConfig) -> None:
     """Refuse what cannot be written, or would destroy something: better now than after an hour of work."""
-    folder, files = config.out or Path(), []
-    for stem in {weights_name(item) for item in weights}:
+    folder, files = config.out or Path(), set()
+    for stem in map(weights_name, weights):
         if config.out and not config.predictions:
-            files += [config.out / f"{stem}-.safetensors", *config.out.glob(f"{glob.escape(stem)}-*.safetensors")]
+            files |= {folder / f"{stem}-.safetensors", *folder.glob(f"{glob.escape(stem)}-*.safetensors")}
         if config.worst:
-            old = folder.glob(f"worst-{glob.escape(stem)}-*/*")
-            files += [folder / f"worst-{stem}-.md", *(path for path in old if path.suffix in (".png", ".md", ".json"))]
-    outputs = {"--json": config.json, "--markdown": config.markdown, "--out": sorted(set(files))}
+            files |= {folder / f"worst-{stem}-.md", *folder.glob(f"worst-{glob.escape(stem)}-*/*")}
+    outputs = {"--json": config.json, "--markdown": config.markdown, "--out": sorted(files)}
     check_outputs(outputs, (config.root, *inputs), config.overwrite)
 
 
@@ -90,7 +85,7 @@ def load_all(files: Sequence[Path], name: str | None) -> list[Predictions]:
 
 def run_networks(
     weights: Sequence[str], name: DatasetName, config: EvalConfig
-) -> tuple[list[Predictions], list[dict[str, Any]]]:
+) -> tuple[list[Predictions], list[Result]]:
     """The predictions for the split and what calibrations found; predictions and thresholds are written."""
     files = [file_to_calibrate(item) for item in weights] if config.calibrate else []
     shown: list[Predictions] = []
@@ -124,25 +119,21 @@ def file_name(predictions: Predictions, number: int | None) -> str:
     return "-".join(part for part in parts if part) + ".safetensors"
 
 
-def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> dict[Path, list[Table]]:
-    """Draw the worst pairs of each set of predictions without noise; by folder, what they have in common."""
+def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> None:
+    """Draw the worst pairs of each set of predictions without noise, and print what they have in common."""
     plain = [p for p in predictions if not p.meta["jitter"]]
     several = len({p.meta["weights"] for p in plain}) > 1
-    found = {}
     for number, item in enumerate(plain):
-        name = file_name(item, number if several else None)
-        folder = (config.out or Path()) / f"worst-{Path(name).stem}"
-        found[folder] = draw_worst(item, load_split(item, config.root), config.worst, folder)
-    return found
+        folder = (config.out or Path()) / f"worst-{Path(file_name(item, number if several else None)).stem}"
+        print_table(draw_worst(item, load_split(item, config.root), config.worst, folder))
+        print(f"pictures and summary are in {folder}")
 
 
 def load_split(predictions: Predictions, root: Path) -> PreparedSplit:
     """The split that predictions were made on."""
     meta = predictions.meta
-    grid, magnitude, only = meta["reading"]
-    reading = Reading(grid, tuple(magnitude) if magnitude else None, tuple(only))
-    needed = (meta["split"],)
-    split = load_splits(meta["dataset"], root, meta["protocol"], meta["image_size"], needed, reading)[meta["split"]]
+    name, needed = meta["dataset"], meta["split"]
+    split = load_splits(name, root, meta["protocol"], meta["image_size"], (needed,))[needed]
     if objects_hash(split) != meta["objects"]:
-        raise DataError(f"the {meta['split']} objects of {meta['dataset']} in {root} are not those of the predictions.")
+        raise DataError(f"the {needed} objects of {name} in {root} are not those of the predictions.")
     return split

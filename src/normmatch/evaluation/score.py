@@ -16,32 +16,29 @@ THRESHOLDS = np.arange(0, 201) / 200  # scores at which matches are cut off
 SHOWN = ("precision", "recall", "f1")
 MMA_PIXELS = (1, 3, 5)
 PCK_SHARES = (0.05, 0.1, 0.15)
-SAME = ("dataset", "split", "protocol", "sampling", "pairs", "seed", "jitter", "reading")  # of results to be averaged
+SAME = ("dataset", "objects", "split", "protocol", "sampling", "pairs", "seed", "gray")  # of an average
 
 
 def make_report(predictions: Sequence[Predictions], calibrations: Sequence[Result] = ()) -> Result:
-    """Everything as JSON: a result for each network and protocol, and a summary of those that differ in the weights."""
-    results: dict[tuple[str, ...], Result] = {}
-    for result in map(score, sorted(predictions, key=lambda p: p.meta["jitter"])):  # those without noise first
-        plain = results.get((*_group(result | {"jitter": 0.0}), result["weights"]))
-        if plain is not None and result["jitter"]:
-            kept = {key: result[key] for key in ("jitter", "mean", "classes")}
-            plain["jittered"].append(kept | {"drop": plain["mean"] - result["mean"]})
-            continue
-        key = (*_group(result), result["weights"])
-        if key in results:
+    """Everything as JSON: a result for each set of predictions, and a summary of those that differ in the weights."""
+    results = [score(item) for item in sorted(predictions, key=lambda p: p.meta["jitter"])]
+    groups: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        group = groups[*_question(result), str(result["jitter"])]
+        if any(result["weights"] == other["weights"] for other in group):
             raise DataError(f"there are two predictions of {result['weights']} for the same pairs; expected one.")
-        results[key] = result | {"jittered": []}
-    groups = defaultdict(list)
-    for result in results.values():
-        groups[_group(result)].append(result)
+        group.append(result)
     summary = [summarize(group) for group in groups.values()]
-    return {"results": list(results.values()), "summary": summary, "calibrations": list(calibrations)}
+    plain = {_question(item): item["mean"] for item in summary if not item["jitter"]}
+    for item in summary:
+        if item["jitter"] and _question(item) in plain:
+            item["drop"] = plain[_question(item)] - item["mean"]
+    return {"results": results, "summary": summary, "calibrations": list(calibrations)}
 
 
-def _group(result: Result) -> tuple[str, ...]:
-    """What results must have in common to be averaged."""
-    return tuple(str(result.get(key)) for key in (*SAME, "objects", "gray"))
+def _question(result: Result) -> tuple[str, ...]:
+    """What results have in common that may stand side by side."""
+    return tuple(str(result[key]) for key in SAME)
 
 
 def summarize(group: Sequence[Result]) -> Result:
@@ -49,36 +46,24 @@ def summarize(group: Sequence[Result]) -> Result:
     first = group[0]
     labels = [label for label in first["classes"] if all(label in result["classes"] for result in group)]
     mean, deviation = mean_and_deviation([result["mean"] for result in group])
-    drops = [  # of each jitter, in the order of the first result
-        {
-            "jitter": level["jitter"],
-            "drop": mean_and_deviation(
-                [j["drop"] for r in group for j in r["jittered"] if j["jitter"] == level["jitter"]]
-            ),
-        }
-        for level in first["jittered"]
-    ]
     return {
-        **{key: first[key] for key in SAME},
-        "gray": first.get("gray", False),
-        "left_out": first.get("left_out", []),
-        "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
+        **{key: first[key] for key in (*SAME, "jitter", "left_out")},
         "weights": [result["weights"] for result in group],
         "mean": mean,
         "deviation": deviation,
         "classes": {label: mean_and_deviation([r["classes"][label] for r in group]) for label in labels},
-        "drops": drops,
+        "pck": {share: mean_and_deviation([r["pck"][share] for r in group]) for share in first["pck"]},
     }
 
 
 def score(predictions: Predictions) -> Result:
     """All numbers of one set of predictions."""
-    result = accuracy_result(predictions) | {"pck": pck_result(predictions)}
+    defaults = {"gray": False, "left_out": []}  # which files of older versions do not have
+    result = defaults | accuracy_result(predictions) | {"pck": pck_result(predictions)}
     if predictions.meta["dataset"] == "hpatches":
         result["mma"] = mma_result(predictions)
     if predictions.meta["sampling"] != "intersection":
         result["f1"] = f1_result(predictions, predictions.meta.get("min_score", 0.0))
-        result["curve"] = f1_curve(predictions)
     return result
 
 
@@ -102,16 +87,10 @@ def f1_result(predictions: Predictions, threshold: float) -> Result:
     }
 
 
-def f1_curve(predictions: Predictions) -> dict[str, list[float]]:
-    """Precision, recall and F1, each the mean of the classes, as a function of the threshold."""
-    mean = np.mean(list(_by_class(predictions, THRESHOLDS).values()), axis=0)  # (3, K)
-    return {"threshold": THRESHOLDS.tolist(), **{name: row.tolist() for name, row in zip(SHOWN, mean, strict=True)}}
-
-
 def best_threshold(predictions: Predictions) -> float:
-    """The threshold with the best mean F1; the lowest of equals."""
-    curve = f1_curve(predictions)
-    return curve["threshold"][int(np.argmax(curve["f1"]))]
+    """The threshold with the best F1, a mean of the classes; the lowest of equals."""
+    mean = np.mean(list(_by_class(predictions, THRESHOLDS).values()), axis=0)  # (3, K)
+    return float(THRESHOLDS[mean[SHOWN.index("f1")].argmax()])
 
 
 def _by_class(predictions: Predictions, thresholds: np.ndarray) -> dict[str, np.ndarray]:

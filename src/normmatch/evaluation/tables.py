@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
-from normmatch.evaluation.score import Result
+from normmatch.evaluation.score import SAME, Result
 from normmatch.outputs import MADE_BY, write_text
 
-CURVE_STEP = 20  # of the curve's thresholds every twentieth is printed
 AS_PRINTED = "as printed in the paper, each under its own authors' rules, with its best epoch chosen on the test set"
 F1_COLUMNS = ("precision", "recall", "F1")
 
@@ -71,9 +70,10 @@ def percent(share: float, digits: int = 1) -> str:
 
 def origin(made_with: Mapping[str, str]) -> str:
     """What `provenance.made_with` found, in one line to stand below a table."""
-    made = made_with
-    version = f"normmatch {made['normmatch']}" + (f" ({made['commit']})" if made["commit"] else "")
-    return f"{version}, torch {made['torch']}, {made['hardware']}, {made['date']}: {made['command']}"
+    version = f"normmatch {made_with['normmatch']}" + (f" ({made_with['commit']})" if made_with["commit"] else "")
+    return (
+        f"{version}, torch {made_with['torch']}, {made_with['hardware']}, {made_with['date']}: {made_with['command']}"
+    )
 
 
 # ---- the tables of a report, see `score.make_report` ----
@@ -83,10 +83,11 @@ def make_tables(report: Result) -> list[Table]:
     """The tables of a report; every protocol has its own."""
     tables = []
     for summary in report["summary"]:
-        tables += [accuracy_table(summary), *([jitter_table(summary)] if summary["drops"] else [])]
+        noisy = [s for s in report["summary"] if "drop" in s and all(s[key] == summary[key] for key in SAME)]
+        tables += [] if "drop" in summary else [accuracy_table(summary), *([jitter_table(noisy)] if noisy else [])]
     for result in report["results"]:
         tables += [mma_table(result)] if "mma" in result else []
-        tables += [f1_table(result), curve_table(result)] if "f1" in result else []
+        tables += [f1_table(result)] if "f1" in result else []
     tables += map(calibration_table, report["calibrations"])
     if report["results"] and report["results"][0].get("made_with"):
         tables[-1].notes.append(origin(report["results"][0]["made_with"]))
@@ -113,18 +114,18 @@ def accuracy_table(summary: Result) -> Table:
     return Table(f"accuracy in %: {_title(summary)}", ("class", *ours, *published), rows, notes, sums_up=True)
 
 
-def jitter_table(summary: Result) -> Table:
+def jitter_table(levels: Sequence[Result]) -> Table:
     """What noise on the keypoints costs, beside what it costs the paper."""
-    paper = JITTER if (summary["dataset"], summary["protocol"]) == ("pascal-voc", "nmt") else {}
+    first = levels[0]
+    paper = JITTER if (first["dataset"], first["protocol"]) == ("pascal-voc", "nmt") else {}
     rows = []
-    for row in summary["drops"]:
-        drop, deviation = row["drop"]
-        published = f"{paper[row['jitter']]:.2f}" if row["jitter"] in paper else ""
-        spread = f" ± {percent(deviation, 2)}" if len(summary["weights"]) > 1 else ""
-        cells = (f"{row['jitter']:g} px", percent(summary["mean"] - drop, 2), percent(drop, 2) + spread)
+    for level in levels:
+        spread = f" ± {percent(level['deviation'], 2)}" if len(level["weights"]) > 1 else ""
+        published = f"{paper[level['jitter']]:.2f}" if level["jitter"] in paper else ""
+        cells = (f"{level['jitter']:g} px", percent(level["mean"], 2) + spread, percent(level["drop"], 2))
         rows.append((*cells, published) if paper else cells)
     columns = ("jitter", "accuracy", "drop", *(("the paper's drop",) if paper else ()))
-    return Table(f"noise on the keypoints, in points of %: {_title(summary)}", columns, rows)
+    return Table(f"noise on the keypoints, in points of %: {_title(first | {'jitter': 0})}", columns, rows)
 
 
 def mma_table(result: Result) -> Table:
@@ -137,8 +138,7 @@ def mma_table(result: Result) -> Table:
         rows.append((f"{pixels} px", *(cell for pair in cells for cell in pair)))
     columns = ("within", *(word for kind in kinds for word in (kind, "the paper's")))
     notes = [
-        "mean over image pairs; a point may be matched with the true places of the grid's points only, so thresholds "
-        "matter where the grid is denser than they are wide (--grid)",
+        "mean over image pairs; a point may be matched with the true places of the grid's points only",
         f"weights: {result['weights']}",
     ]
     return Table(f"mean matching accuracy in %: {_title(result)}", columns, rows, notes)
@@ -150,15 +150,6 @@ def f1_table(result: Result) -> Table:
     rows = [(label, *map(percent, row.values())) for label, row in {**f1["classes"], MEAN: f1["mean"]}.items()]
     title = f"matches with a score of {f1['threshold']:g} or more, in %: {_title(result)}"
     return Table(title, ("class", *F1_COLUMNS), rows, [f"weights: {result['weights']}"], sums_up=True)
-
-
-def curve_table(result: Result) -> Table:
-    """How the three depend on the threshold."""
-    rows = list(zip(*(result["curve"][name] for name in ("threshold", "precision", "recall", "f1")), strict=True))
-    shown = [(f"{threshold:g}", *map(percent, values)) for threshold, *values in rows[::CURVE_STEP]]
-    best = max(rows, key=lambda row: row[3])
-    note = f"best here: F1 {percent(best[3])} at {best[0]:g}; a threshold is to be chosen on val (--calibrate)"
-    return Table(f"means of classes by score, in %: {_title(result)}", ("score", *F1_COLUMNS), shown, [note])
 
 
 def calibration_table(found: Result) -> Table:
@@ -174,14 +165,10 @@ def calibration_table(found: Result) -> Table:
 
 def _title(result: Result) -> str:
     """Which pairs, read how."""
-    grid, magnitude, only = result["reading"]
     parts = [
         f"{result['dataset']} {result['split']}, protocol {result['protocol']}, {result['pairs']:,} pairs",
         "" if result["sampling"] == "intersection" else f"{result['sampling']} points",
-        f"grid of {grid}" if grid else "",
-        f"magnitude {magnitude[0]:g} to {magnitude[1]:g}" if magnitude else "",
-        f"only {' '.join(only)}" if only else "",
-        "gray pictures" if result.get("gray") else "",
+        "gray pictures" if result["gray"] else "",
         f"jitter {result['jitter']:g} px" if result["jitter"] else "",
     ]
     return ", ".join(filter(None, parts))

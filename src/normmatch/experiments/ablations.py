@@ -58,7 +58,7 @@ def _vgg16(config: TrainConfig) -> TrainConfig:
     """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
     names = ("backbone", "backbone_layers", "image_size")
     changes = {name: getattr(PRESETS["vgg16"], name) for name in names}
-    return replace(config, model=replace(config.model, **changes), freeze=0, layer_decay=1.0)
+    return replace(config, model=replace(config.model, **changes), layer_decay=1.0)
 
 
 ROWS = {

@@ -137,13 +137,13 @@ def without_compiler(config: TrainConfig) -> TrainConfig:
 
 def count_processes(config: TrainConfig) -> tuple[int, int]:
     """Processes on this machine, and machines; an error where there are not as many devices."""
-    check_devices(config)
     if under_torchrun():
         here, all_of_them = (int(os.environ[name]) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
         if config.devices not in (1, here):
             raise ConfigError(f"devices is {config.devices}, but torchrun has started {here} processes here")
     else:
         here = all_of_them = 1
+        check_devices(config)
         if config.devices > 1:
             raise ConfigError(
                 f"devices is {config.devices}, but this is a single process; expected a start by `normmatch train`, "
@@ -157,19 +157,10 @@ def count_processes(config: TrainConfig) -> tuple[int, int]:
 def check_devices(config: TrainConfig) -> None:
     """Refuse devices that are not there."""
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    if (config.accelerator == "cuda" and not cuda) or (config.accelerator == "mps" and not mps):
-        raise ConfigError(
-            f"accelerator is {config.accelerator}, but there is no such device here; expected auto or cpu"
-        )
-    wanted = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if under_torchrun() else config.devices
-    if cuda and config.accelerator in ("auto", "cuda"):
-        there, kind = torch.cuda.device_count(), "cuda"
-    elif mps and config.accelerator in ("auto", "mps"):
-        there, kind = 1, "mps"
-    else:  # torchrun may start more processes than there are cores
-        there, kind = (wanted if under_torchrun() else cores()), "cpu"
-    if wanted > there:
-        raise ConfigError(f"devices is {wanted}, but there {'is' if there == 1 else 'are'} {there} of kind {kind} here")
+    there = {"cuda": torch.cuda.device_count() if cuda else 0, "mps": int(mps), "cpu": cores()}
+    kind = next(k for k, count in there.items() if count) if config.accelerator == "auto" else config.accelerator
+    if config.devices > there[kind]:
+        raise ConfigError(f"devices is {config.devices}, but of kind {kind} this machine has {there[kind]}")
 
 
 def start_processes(config: TrainConfig, arguments: Sequence[str]) -> None:

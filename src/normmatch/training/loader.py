@@ -5,12 +5,10 @@ import os
 import signal
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -19,9 +17,8 @@ from normmatch.datasets.batches import read_images
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
-from normmatch.outputs import whole_file
-from normmatch.training.batches import OWN_POINTS, ImagesOnDevice, TrainBatches, batch_images
-from normmatch.training.distributed import mean, on_first
+from normmatch.training.batches import OWN_POINTS, ImagesOnDevice, TrainBatches
+from normmatch.training.distributed import mean
 from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
 
@@ -49,23 +46,21 @@ class Shares(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class TrainData:
-    """Where batches come from, and what lies on the device before the first one: all pixels, or frozen features."""
+    """Where batches come from, and their pixels: in the batches, or on the device before the first one.
+
+    With frozen features there are no pixels.
+    """
 
     batches: TrainBatches
-    pixels: PreparedSplit | None  # None where the network has no use for them
-    source: ImagesOnDevice | FrozenFeatures | None = None
-
-    def share(self, rank: int, world: int) -> Shares:
-        """What process `rank` of `world` trains on."""
-        return Shares(self.batches, rank, world, self.pixels if self.source is None else None)
+    images: PreparedSplit | None = None  # whose pixels come with the batches
+    source: ImagesOnDevice | FrozenFeatures | None = None  # what lies on the device
 
 
 def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None, fabric: Fabric) -> TrainData:
     """The training batches of a split, and where their images come from."""
     batches = make_batches(config, split, frozen)
-    if frozen:
-        return TrainData(batches, None, frozen)
-    return TrainData(batches, split, images_on_device(split, fabric.device))
+    source = frozen or images_on_device(split, fabric.device)
+    return TrainData(batches, None if source else split, source)
 
 
 def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None = None) -> TrainBatches:
@@ -163,27 +158,14 @@ def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Te
         yield ahead
 
 
-def check_finite(losses: list[Tensor], step: int, data: TrainData, folder: Path, fabric: Fabric) -> None:
-    """Stop at a loss that is not finite, before a checkpoint has it, and keep its batch to look at.
+def check_finite(losses: list[Tensor], step: int, fabric: Fabric) -> None:
+    """Stop at a loss that is not finite, before a checkpoint has it.
 
     Args:
         losses: of the last steps before `step`; emptied here. Reading them waits for the device.
     """
     values = mean(fabric, torch.stack(losses)).tolist() if losses else []
     losses.clear()
-    bad = [(step - len(values) + i, value) for i, value in enumerate(values) if not math.isfinite(value)]
-    if bad:
-        first, loss = bad[0]
-        file = folder / f"bad-batch-{first:07d}.safetensors"
-        on_first(fabric, lambda: keep_batch(Shares(data.batches, 0, 1, data.pixels)[first], file))
-        raise ConfigError(f"the loss is {loss} at step {first}; its batch is in {file}; try a smaller lr")
-
-
-def keep_batch(batch: dict[str, Any], file: Path) -> None:
-    """Write a batch to be looked at, its images as the network saw them."""
-    if ERROR in batch:
-        raise DataError(batch[ERROR])
-    if "image0" in batch:
-        batch |= {f"image{i}": image.mul(255).byte() for i, image in enumerate(batch_images(batch))}
-    with whole_file(file) as partial:
-        save_file({key: value.contiguous() for key, value in batch.items()}, partial)
+    for number, value in enumerate(values, start=step - len(values)):
+        if not math.isfinite(value):
+            raise ConfigError(f"the loss is {value} at step {number}; expected finite ones: try a smaller lr")

@@ -98,18 +98,8 @@ class TrainingLog:
         labels = np.unique(predictions.label)
         shown = labels[np.linspace(0, len(labels) - 1, min(PICTURES, len(labels))).astype(int)]
         for pair in (int(np.flatnonzero(predictions.label == label)[0]) for label in shown):
-            points0, points1 = (
-                slice(*np.cumsum([predictions.counts[:pair, side].sum(), predictions.counts[pair, side]]))
-                for side in (0, 1)
-            )
-            figure = viz.plot_images([np.asarray(split.images[i]) for i in predictions.pairs[pair].tolist()])
-            viz.plot_matches(
-                figure,
-                predictions.keypoints0[points0],
-                predictions.keypoints1[points1],
-                predictions.matches0[points0],
-                truth=predictions.truth0[points0],
-            )
+            images = [np.asarray(split.images[i]) for i in predictions.pairs[pair].tolist()]
+            figure = viz.plot_pair(images, **predictions.pair(pair) | {"names": None})
             self.curves.add_figure(f"validation pairs/{predictions.labels[pair]}", figure, step)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from normmatch.training import checkpoint
 from normmatch.training.batches import ImagesOnDevice, batch_images
 from normmatch.training.distributed import REASONS, Stop, largest, mean, on_first
 from normmatch.training.frozen import FrozenFeatures, describe_by_size
-from normmatch.training.loader import TrainData, check_finite, make_loader, prefetch
+from normmatch.training.loader import Shares, TrainData, check_finite, make_loader, prefetch
 from normmatch.training.log import Clock, TrainingLog
 from normmatch.training.losses import MatchingLoss, accuracy
 from normmatch.training.optimizer import averaged, move_average, set_rates
@@ -114,7 +114,8 @@ def fit(state: State, data: TrainData, validation: Validation | None) -> int:
     """Train up to the last step, or until there is a reason to stop: returns that reason, or 0 at the end."""
     config, fabric, reason = state.config, state.fabric, 0
     run_step = recorded(partial(step, state, source=data.source), state)
-    loader = make_loader(data.share(fabric.global_rank, fabric.world_size), config, state.step, fabric.device)
+    shares = Shares(data.batches, fabric.global_rank, fabric.world_size, data.images)
+    loader = make_loader(shares, config, state.step, fabric.device)
     log = TrainingLog(config.out, state.step, state.seconds, fabric.is_global_zero, config.tensorboard)
     with closing(log), Stop(config.minutes) as stop, log.bar(config.steps, state.step):
         if validation and validation_due(state):
@@ -130,26 +131,26 @@ def fit(state: State, data: TrainData, validation: Validation | None) -> int:
                 log.advance(state.step)
                 last = state.step == config.steps
                 if state.step % config.log_every == 0 or last:
-                    settle(state, losses, clock, data)
+                    settle(state, losses, clock)
                     values = mean(fabric, torch.stack(list(logs.values()))).tolist()
                     log.write_step(state.step, state.seconds, config.batch_size, dict(zip(logs, values, strict=True)))
                 reason = reason_to_stop(state, stop)
                 if state.step % config.save_every == 0 or last or reason:
-                    settle(state, losses, clock, data)
+                    settle(state, losses, clock)
                     save(state)
                 if reason:
                     log.say(f"{REASONS[reason]} at step {state.step}; --resume continues")
                     break
                 if validation and validation_due(state):
-                    settle(state, losses, clock, data)
+                    settle(state, losses, clock)
                     with clock.paused():
                         validate_once(state, validation, log)
     return reason
 
 
-def settle(state: State, losses: list[Tensor], clock: Clock, data: TrainData) -> None:
+def settle(state: State, losses: list[Tensor], clock: Clock) -> None:
     """Wait for the device to finish the steps so far: their losses must be finite, and only now is their time known."""
-    check_finite(losses, state.step, data, state.config.out, state.fabric)
+    check_finite(losses, state.step, state.fabric)
     state.seconds = clock.seconds
 
 

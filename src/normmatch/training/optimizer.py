@@ -1,4 +1,4 @@
-"""What is trained and how fast: frozen parts, AdamW with a rate for the backbone and one for the rest, schedules, and
+"""What is trained and how fast: AdamW with a rate for the backbone and one for the rest, schedules, and
 the running average of the weights.
 """
 
@@ -12,33 +12,17 @@ from torch import Tensor, nn
 
 from normmatch.config import TrainConfig
 from normmatch.errors import ConfigError
-from normmatch.model.backbone import vit_blocks
 from normmatch.model.network import NormMatch
 
 FALLS = (2 / 6, 5 / 6)  # of the run, after which the paper's rate falls: epochs 2 and 5 of its 6
 FALL = 0.1
 
 
-def freeze(backbone: nn.Module, config: TrainConfig) -> None:
-    """Mark what is trained in the backbone: all, nothing, or a ViT's blocks from `config.freeze` on and its norm."""
-    backbone.requires_grad_(config.backbone_lr > 0)
-    if not config.freeze:
-        return
-    blocks = vit_blocks(backbone)
-    if config.freeze >= len(blocks):
-        there = f"has {len(blocks)} blocks" if blocks else "is no ViT"
-        expected = f"fewer, or backbone_lr 0 for all of it (it {there})" if blocks else f"0, as it {there}"
-        raise ConfigError(f"freeze is {config.freeze} for {config.model.backbone}; expected {expected}")
-    backbone.net.requires_grad_(False)  # type: ignore[union-attr]
-    for part in [*blocks[config.freeze :], backbone.net.norm]:  # type: ignore[union-attr]
-        part.requires_grad_(config.backbone_lr > 0)  # type: ignore[union-attr]
-
-
 def make_optimizer(
     model: NormMatch, loss: nn.Module, config: TrainConfig, device: torch.device
 ) -> torch.optim.Optimizer:
     """AdamW over what is trained of a network and its losses; each group knows its peak rate."""
-    freeze(model.backbone, config)
+    model.backbone.requires_grad_(config.backbone_lr > 0)
     rest = [p for p in (*model.heads(), *loss.parameters()) if p.requires_grad]
     groups: list[dict[str, Any]] = [{"params": rest, "peak": config.lr, "weight_decay": 0.0}]
     net = model.backbone.net

@@ -41,8 +41,7 @@ from normmatch.training.validation import Validation, make_validation
 from normmatch.weights import find_weights, read_config
 
 CONFIG, LOCK = "config.json", ".lock"  # in the folder of a run
-HALF = (".step-", ".model.", ".config.", ".log.", ".bad-batch-")  # how the names of half-written files begin
-LEFTOVERS = (*HALF, "bad-batch-")  # of runs that ended before their first checkpoint
+HALF = (".step-", ".model.", ".config.", ".log.")  # how the names of half-written files begin
 MAY_CHANGE = {  # between a run and its resumption; anything else would end with other weights
     "out", "resume", "minutes", "keep", "save_every", "validate_every", "validation_pairs", "log_every", "tensorboard",
     "compile", "accelerator", "devices", "data.root", "data.workers",
@@ -112,7 +111,7 @@ def find_start(config: TrainConfig) -> Path | None:
     if not saved and out.is_dir():
         ours = {CONFIG, LOG, CURVES, LOCK} if config.resume or made_by_us(out / CONFIG) else {LOCK}
         foreign = {path.name for path in out.iterdir()} - ours
-        if any(not name.startswith(LEFTOVERS) for name in foreign):
+        if any(not name.startswith(HALF) for name in foreign):
             raise ConfigError(f"{out} holds something else; expected a new or empty folder for a run")
     if not config.resume:
         return None

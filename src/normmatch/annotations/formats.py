@@ -1,0 +1,193 @@
+"""The formats of keypoints files: how each is recognised, read and written, and what it can hold."""
+
+import csv as plain_csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normmatch.annotations import Annotation, coco, csv, deeplabcut, labelstudio, native, tps, yolo
+from normmatch.annotations.images import upright_size
+from normmatch.annotations.reading import Photographs, Reading
+from normmatch.config import Format
+from normmatch.errors import DataError
+
+Read = Callable[[Path, Any, Reading], list[Annotation]]
+Text = str | dict[str, str]  # of a file, or of the files of a folder
+
+EVERYTHING = frozenset(
+    ("names", "several", "classes", "objects", "boxes", "hidden", "absent", "scores", "splits", "scale", "skeleton",
+     "pairs", "curves", "empty")
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Output:
+    """A format that can be written."""
+
+    title: str
+    ending: str  # "" is a folder
+    write: Callable[..., Text]
+    holds: frozenset[str]
+    needs_sizes: bool = False
+
+
+def _holds(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+OUTPUTS: dict[Format, Output] = {
+    "native": Output("our JSON", ".json", native.write, EVERYTHING),
+    "coco": Output(
+        "COCO",
+        ".json",
+        coco.write,
+        _holds("names several classes objects boxes hidden scores splits scale skeleton empty"),
+    ),
+    "csv": Output(
+        "a CSV", ".csv", csv.write, _holds("names several classes objects boxes hidden absent scores splits scale")
+    ),
+    "tps": Output("TPS", ".tps", tps.write, _holds("several objects scale curves empty"), True),
+    "deeplabcut": Output("DeepLabCut's CSV", ".csv", deeplabcut.write, _holds("names several objects scores empty")),
+    "yolo": Output("YOLO pose", "", yolo.write, _holds("names several classes boxes hidden splits pairs empty"), True),
+    "labelstudio": Output(
+        "Label Studio's JSON", ".json", labelstudio.write, _holds("names several classes boxes scores empty"), True
+    ),
+}
+BY_ENDING: dict[str, Read] = {".tps": tps.read, ".yaml": yolo.read, ".yml": yolo.read}
+ENDINGS = (*BY_ENDING, ".json", ".csv", ".tsv", ".txt")  # the last four are recognised by what they hold
+FOLDERS = (".tps", ".txt", ".json")  # files of which a folder may have one for each photograph
+
+
+def read_content(path: Path, content: Any, how: Reading) -> list[Annotation]:
+    """The objects of a file of any format, given its text, of JSON what it holds."""
+    found = BY_ENDING.get(path.suffix.lower())
+    found = found or (_of_text(path, content) if isinstance(content, str) else _of_json(content))
+    return found(path, content, how)
+
+
+def _of_json(content: Any) -> Read:
+    if isinstance(content, list) and content and all(isinstance(task, dict) for task in content):
+        return labelstudio.read
+    return coco.read if isinstance(content, dict) and "annotations" in content else native.read
+
+
+def _of_text(path: Path, text: str) -> Read:
+    first = text.lstrip().partition("\n")[0]
+    cells = [cell.strip() for cell in next(plain_csv.reader(io.StringIO(first)), [])]
+    if cells[:1] == ["scorer"]:
+        return deeplabcut.read
+    if path.suffix.lower() == ".txt":
+        if re.fullmatch(r"[\d.eE+\s-]+", re.sub(r"#.*", "", text)):
+            return yolo.read
+        raise DataError(f"{path} has no landmarks in a format that is known here.")
+    return csv.read
+
+
+def read_folder(path: Path, how: Reading) -> list[Annotation]:
+    """The objects of a folder that has a file for each photograph, or a data.yaml."""
+    if any((path / name).is_file() for name in yolo.CONFIGS):
+        return yolo.read_folder(path, how)
+    files = [file for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith(".")]
+    for ending in FOLDERS:
+        some = [file for file in files if file.suffix.lower() == ending and file.name != "classes.txt"]
+        if some:
+            from normmatch.annotations import read
+
+            inside = replace(how, images=how.images or path)
+            return [item for file in some for item in read(file, how=inside, turned=False)]
+    raise DataError(f"{path} is a folder without keypoints files; expected some, or one file.")
+
+
+def write_text(
+    path: Path,
+    annotations: Sequence[Annotation],
+    format: Format | None,
+    images: Path | None,
+    settings: Mapping[str, Any],
+) -> Text:
+    """The text of a file in a format, or in that of the path's ending; of a folder the texts of its files."""
+    output = OUTPUTS[format or by_ending(path)]
+    if path.suffix.lower() != output.ending:
+        wanted = output.ending or "a folder, which has none,"
+        raise DataError(f"{path} has the ending {path.suffix!r}; expected {wanted} for {output.title}.")
+    turned = output.write in (tps.write,)
+    for item in annotations:
+        if item.y_up and item.names and not turned:
+            raise DataError(
+                f"{item.source}: y counts from the bottom, and the height of {item.image} is not known; expected the "
+                "photograph, as large as it was annotated, or its size."
+            )
+    if output.needs_sizes or output.write == coco.write:
+        annotations = with_sizes(annotations, Photographs(path.parent, images))
+    if output.write in (native.write, coco.write) and settings:
+        return output.write(annotations, settings=settings)
+    return output.write(annotations)
+
+
+def by_ending(path: Path) -> Format:
+    """The name of the format that a path's ending asks for, the first that has it."""
+    found = next((name for name, o in OUTPUTS.items() if o.ending and o.ending == path.suffix.lower()), None)
+    if found is None:
+        endings = dict.fromkeys(output.ending for output in OUTPUTS.values() if output.ending)
+        raise DataError(f"{path} has the ending {path.suffix!r}; expected {', '.join(endings)} or a folder.")
+    return found
+
+
+def with_sizes(annotations: Sequence[Annotation], photographs: Photographs) -> list[Annotation]:
+    """The objects with the sizes of their photographs, as far as these are found."""
+    sizes: dict[str, tuple[int, int] | None] = {}
+    for item in annotations:
+        if item.size is None and not item.y_up and item.image not in sizes:
+            file = photographs.find(item.image)
+            sizes[item.image] = upright_size(file) if file else None
+    return [replace(item, size=item.size or sizes.get(item.image)) for item in annotations]
+
+
+def losses(annotations: Sequence[Annotation], format: Format) -> list[str]:
+    """What a format cannot hold of these objects, in words."""
+    output = OUTPUTS[format]
+    names = list(dict.fromkeys(name for item in annotations for name in item.order))
+    in_image: dict[str, int] = {}
+    for item in annotations:
+        in_image[item.image] = in_image.get(item.image, 0) + bool(item.names)
+    kinds = [item.landmarks for item in annotations if item.landmarks]
+    found: dict[str, Sequence[Any]] = {
+        "names": [n for n in names if n != str(names.index(n) + 1)],
+        "several": [n for n in in_image.values() if n > 1],
+        "classes": list({item.label for item in annotations if item.label}),
+        "objects": [item.object for item in annotations if item.object],
+        "boxes": [item.box for item in annotations if item.box],
+        "hidden": [1 for item in annotations if item.visible is not None for seen in item.visible if not seen],
+        "absent": [name for item in annotations for name in item.absent],
+        "scores": [s for item in annotations if item.scores is not None for s in item.scores if np.isfinite(s)],
+        "splits": [item.split for item in annotations if item.split],
+        "scale": [item.scale for item in annotations if item.scale],
+        "skeleton": list({edge for kind in kinds for edge in kind.skeleton}),
+        "pairs": list({pair for kind in kinds for pair in kind.pairs}),
+        "curves": [curve for item in annotations for curve in item.curves],
+        "empty": [item.image for item in annotations if not item.names and not item.absent],
+    }
+    return [WORDS[what].format(len(some)) for what, some in found.items() if some and what not in output.holds]
+
+
+WORDS = {
+    "names": "the names of {} landmarks, which are known by their order from now on",
+    "several": "which landmarks belong together, in {} photographs with several objects",
+    "classes": "{} names of classes",
+    "objects": "the names of {} objects",
+    "boxes": "{} boxes",
+    "hidden": "that {} landmarks are hidden, which stay as if they were seen",
+    "absent": "that {} landmarks are absent rather than not annotated",
+    "scores": "{} scores",
+    "splits": "the splits of {} objects",
+    "scale": "the scale of {} photographs",
+    "skeleton": "{} lines of the skeleton",
+    "pairs": "{} pairs of left and right",
+    "curves": "{} curves",
+    "empty": "{} photographs or objects without landmarks",
+}

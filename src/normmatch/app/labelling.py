@@ -1,0 +1,170 @@
+"""The label page's addresses: the project, its edits, what the machine did, and pictures."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from normmatch.annotations.project import Json, Project
+from normmatch.app.pages import as_json, asked, got, make_pages, sentence
+from normmatch.app.photographs import THUMB, VIEW, Photographs, fault_of
+from normmatch.app.proposing import Proposer
+from normmatch.app.store import Conflict, Store, counts_of
+from normmatch.errors import InputError
+
+FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+PICTURES = 2  # threads that decode photographs: edits never wait for them
+
+
+class Labelling:
+    """What the addresses answer."""
+
+    def __init__(self, store: Store, photographs: Photographs, proposer: Proposer) -> None:
+        self.store, self.photographs, self.proposer = store, photographs, proposer
+
+    def project(self, request: Request) -> Response:
+        """The whole project, and what is computed of it."""
+        project = self.store.project
+        faults = {file: fault_of(self.photographs, file) for file in project.photographs}
+        more = {
+            "stamps": {file: self.photographs.stamp(file) for file in project.photographs},
+            "missing": [{"file": file, "error": fault} for file, fault in faults.items() if fault],
+            **self._state(project),
+        }
+        return Response(project.text(**more), media_type="application/json")
+
+    def changes(self, request: Request) -> Response:
+        """What changed since a page asked last."""
+        since = _number(request, "proposals")
+        project, renewed = self.store.project, self.store.renewed
+        files = [file for file, number in renewed.items() if number > since]
+        photographs = {
+            file: {
+                key: value
+                for key, value in project.photographs[file].as_json().items()
+                if key in ("points", "reviewed")
+            }
+            for file in files
+        }
+        saved = {"revision": project.revision, "saved_by": project.saved_by, "photographs": photographs}
+        return as_json({**saved, **self._state(project, files)})
+
+    def _state(self, project: Project, files: Any = None) -> Json:
+        proposer = self.proposer
+        return {
+            "proposals": self.store.proposals, "job": proposer.job, "last_job": proposer.last_job,
+            "engine": proposer.engine, "counts": counts_of(project), "suspects": {}, "alike": {}, "exports": [],
+        }  # fmt: skip
+
+    def edit(self, body: bytes) -> Json:
+        """Apply edits; they are on the disk when this returns."""
+        given = _read(body)
+        revision, edits = given.get("revision"), given.get("edits")
+        if type(revision) is not int or not isinstance(edits, list) or not isinstance(given.get("window"), str):
+            raise InputError("The page sent no edits; expected `window`, `revision` and a list `edits`.")
+        before = references_of(self.store.project)
+        project = self.store.edit(given["window"], revision, edits)
+        if references_of(project) != before and was_proposed(project):
+            self.proposer.ask("renew")
+        return {"revision": project.revision, "counts": counts_of(project), "suspects": {}}
+
+    def propose(self, body: bytes) -> Json:
+        files = _read(body).get("files")
+        if files is not None and not (isinstance(files, list) and all(isinstance(file, str) for file in files)):
+            raise InputError("The page asked for proposals on what are no files; expected a list of names.")
+        if not self.store.project.reviewed:
+            raise InputError("No photograph is reviewed yet; set the landmarks on one and accept it, then propose.")
+        if self.proposer.engine["error"]:
+            raise InputError(self.proposer.engine["error"])
+        self.proposer.ask("propose", files=files)
+        return {"job": self.proposer.job}
+
+    def stop(self, body: bytes) -> Json:
+        self.proposer.stop()
+        return {}
+
+    def copy(self, body: bytes) -> Json:
+        return {"file": self.store.copy(_read(body).get("project"))}
+
+    def thumb(self, request: Request) -> Response:
+        return self._picture(lambda file: self.photographs.copy(file, THUMB), request)
+
+    def view(self, request: Request) -> Response:
+        return self._picture(lambda file: self.photographs.copy(file, VIEW), request)
+
+    def tile(self, request: Request) -> Response:
+        level, column, row = (request.path_params[key] for key in ("level", "column", "row"))
+        return self._picture(lambda file: self.photographs.tile(file, level, column, row), request)
+
+    def _picture(self, make: Callable[[str], bytes], request: Request) -> Response:
+        try:
+            jpeg = make(request.path_params["file"])
+        except KeyError:
+            raise HTTPException(404) from None
+        kept = FOR_EVER if "v" in request.query_params else None
+        return Response(jpeg, media_type="image/jpeg", headers=kept)
+
+
+def make_label_app(labelling: Labelling) -> Starlette:
+    """The label page's application. Edits have a thread of their own."""
+    edits, pictures = ThreadPoolExecutor(1, "normmatch-edits"), ThreadPoolExecutor(PICTURES, "normmatch-pictures")
+    posted = {
+        "edit": labelling.edit, "propose": labelling.propose, "stop": labelling.stop, "copy": labelling.copy,
+    }  # fmt: skip
+    routes = [
+        got("/api/project", labelling.project, edits),
+        got("/api/changes", labelling.changes, edits),
+        *(asked(f"/api/{name}", answer, edits) for name, answer in posted.items()),
+        got("/image/thumb/{file:path}", labelling.thumb, pictures),
+        got("/image/view/{file:path}", labelling.view, pictures),
+        got("/image/tile/{level:int}/{column:int}/{row:int}/{file:path}", labelling.tile, pictures),
+    ]
+
+    def close() -> None:
+        labelling.proposer.close()
+        labelling.store.save()
+        for pool in (edits, pictures):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    return make_pages(routes, "label.html", close, {Conflict: _conflict, OSError: _full})
+
+
+async def _conflict(request: Request, error: Conflict) -> Response:
+    content = {"error": str(error), "revision": error.revision, "saved_by": error.saved_by}
+    answer = as_json(content)
+    answer.status_code = 409
+    return answer
+
+
+async def _full(request: Request, error: OSError) -> Response:
+    return sentence(507, f"The project could not be saved: {error.strerror or error}.")
+
+
+def references_of(project: Project) -> list[Any]:
+    """What the machine learns from: equal before and after an edit, there is nothing to renew."""
+    return [(one.file, one.points, one.box) for one in project.reviewed]
+
+
+def was_proposed(project: Project) -> bool:
+    points = (point for one in project.photographs.values() for point in one.points.values())
+    return any(point.origin in ("proposed", "kept") for point in points)
+
+
+def _read(body: bytes) -> Json:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InputError("The page sent a request that is no JSON.") from None
+    if not isinstance(content, dict):
+        raise InputError("The page sent a request that is no JSON object.")
+    return content
+
+
+def _number(request: Request, key: str) -> int:
+    value = request.query_params.get(key, "0")
+    return int(value) if value.isdecimal() and len(value) < 16 else 0
