@@ -41,6 +41,7 @@ def locating_loss(
         asked = asked & (torch.rand(asked.shape, device=source.device) < share.clamp_min(0.1))
     there = batch["known"][target] & batch["same"].repeat(2).unsqueeze(1)
     both, gone = asked & there, asked & ~there
+    weight = both / both.sum(1, keepdim=True).clamp_min(1) if settings.evenly else both
     height, width = dense.shape[-2:]
     goal = gaussian_targets(batch["xy"][target], height, width, sigma * CELL * width / settings.size)
     answers = network.locate(queries[source], batch["xy"][source], asked, dense[target])
@@ -48,6 +49,6 @@ def locating_loss(
     for answer in answers:
         log_p = answer.float().log_softmax(-1)  # (2P, K, h w + 1)
         found = -(log_p[..., :-1] * goal).sum(-1)
-        loss = (found * both).sum() / both.sum().clamp_min(1)
+        loss = (found * weight).sum() / weight.sum().clamp_min(1)
         losses.append(loss + settings.absent * (-log_p[..., -1] * gone).sum() / gone.sum().clamp_min(1))
     return torch.stack(losses).mean()

@@ -190,7 +190,7 @@ def match_accuracy(encoded: Encoded, pairs: np.ndarray) -> tuple[np.ndarray, np.
         one, two = (pick(encoded.features, torch.from_numpy(pairs[i : i + CHUNK, side]).to(device)) for side in (0, 1))
         if getattr(network, "trained", True):
             with torch.autocast(device.type, torch.bfloat16):
-                found.append(network.matching.head(one, two, part)["matches0"])
+                found.append(network.matching.head(one, two, part)["log_assignment"].argmax(-1))
         else:
             nodes0 = node_features(one.maps, part["keypoints0"], one.size).float()
             nodes1 = node_features(two.maps, part["keypoints1"], two.size).float()

@@ -63,6 +63,7 @@ class Settings:
     dense: float = 1.0  # weight of the locating loss
     subsets: bool = False  # ask for a random part of the source's points, down to one
     absent: float = 0.2  # weight of points that the other image lacks
+    evenly: bool = False  # every pair counts alike in the locating loss; otherwise every point
     sigma: str = "1"  # of the target, in cells of 7 px; "3.5,1" narrows it over the first two thirds of a training
     # how
     compile: bool = False

@@ -8,6 +8,7 @@ import torch
 
 from data import Batches, Objects, affine, chosen, plain, render, shown_points, warp_points
 from losses import gaussian_targets
+from measure import Encoded, locate, match_accuracy
 from network import OffsetDecoder, OneNetwork, cell_centers
 from settings import Settings
 from train import Training, save_checkpoint
@@ -103,12 +104,26 @@ def test_each_way_of_tuning_starts_as_the_backbone_that_it_tunes() -> None:
     assert trained["none"] == 0 < trained["lora"] < trained["last4"] < trained["all"]
 
 
+@torch.no_grad()
+def test_the_measure_finds_a_photograph_in_itself() -> None:
+    torch.manual_seed(0)
+    network, objects = OneNetwork(Settings(size=112, dim=32)).eval(), some_objects(4)
+    encoded = Encoded(network, objects, torch.rand(4, 3, 112, 112))
+    pairs = np.array([[0, 0], [2, 2]])
+    right, total = match_accuracy(encoded, pairs)
+    np.testing.assert_array_equal(total, objects.known[[0, 2]].sum(1))
+    assert (right == total).all()
+    found = locate(encoded, pairs)
+    assert found["places"].shape == (2, 30, 2)
+    assert (found["mass"] <= 1).all()
+
+
 def test_plain_pictures_keep_their_range() -> None:
     assert plain(torch.full((1, 3, 420, 420), 255, dtype=torch.uint8), 56).amax() == 1
 
 
 SWITCHES = (
-    {"tune": "lora", "read": "5,8,11,12", "self_pairs": 0.4, "sigma": "3.5,1"},
+    {"tune": "lora", "read": "5,8,11,12", "self_pairs": 0.4, "sigma": "3.5,1", "evenly": True},
     {"tune": "adapters", "decoder": "offset", "finer": 2, "group": 4},
     {"tune": "last4", "read_start": True, "others": 0.4, "strays": 0.4},
     {"tune": "none", "light": True, "together": 2, "subsets": True},

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,10 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from normmatch.annotations.project import Json, Project
+from normmatch.app import exports
+from normmatch.app.answers import check_points_file
+from normmatch.app.opening import matched, with_annotations
 from normmatch.app.pages import as_json, asked, got, make_pages, sentence
+from normmatch.app.parcel import unpack
 from normmatch.app.photographs import THUMB, VIEW, Photographs, fault_of
 from normmatch.app.proposing import Proposer
 from normmatch.app.store import Conflict, Store, counts_of
+from normmatch.app.suspects import Suspects
 from normmatch.errors import InputError
 
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
@@ -25,7 +33,7 @@ class Labelling:
     """What the addresses answer."""
 
     def __init__(self, store: Store, photographs: Photographs, proposer: Proposer) -> None:
-        self.store, self.photographs, self.proposer = store, photographs, proposer
+        self.store, self.photographs, self.proposer, self.suspects = store, photographs, proposer, Suspects()
 
     def project(self, request: Request) -> Response:
         """The whole project, and what is computed of it."""
@@ -34,6 +42,7 @@ class Labelling:
         more = {
             "stamps": {file: self.photographs.stamp(file) for file in project.photographs},
             "missing": [{"file": file, "error": fault} for file, fault in faults.items() if fault],
+            "exports": exports.listed(),
             **self._state(project),
         }
         return Response(project.text(**more), media_type="application/json")
@@ -58,7 +67,8 @@ class Labelling:
         proposer = self.proposer
         return {
             "proposals": self.store.proposals, "job": proposer.job, "last_job": proposer.last_job,
-            "engine": proposer.engine, "counts": counts_of(project), "suspects": {}, "alike": {}, "exports": [],
+            "engine": proposer.engine, "counts": counts_of(project), "suspects": self.suspects.of(project),
+            "alike": {},
         }  # fmt: skip
 
     def edit(self, body: bytes) -> Json:
@@ -71,7 +81,7 @@ class Labelling:
         project = self.store.edit(given["window"], revision, edits)
         if references_of(project) != before and was_proposed(project):
             self.proposer.ask("renew")
-        return {"revision": project.revision, "counts": counts_of(project), "suspects": {}}
+        return {"revision": project.revision, "counts": counts_of(project), "suspects": self.suspects.of(project)}
 
     def propose(self, body: bytes) -> Json:
         files = _read(body).get("files")
@@ -90,6 +100,34 @@ class Labelling:
 
     def copy(self, body: bytes) -> Json:
         return {"file": self.store.copy(_read(body).get("project"))}
+
+    def read(self, body: bytes) -> Json:
+        """What a keypoints file would set; nothing is changed."""
+        _, (file,) = unpack(body, 1)
+        project, folder, source = self.store.project, self.photographs.folder, Path(file.name)
+        items = check_points_file(file)
+        blank = {name: replace(one, points={}, reviewed=False) for name, one in project.photographs.items()}
+        found = with_annotations(replace(project, landmarks=(), photographs=blank), items, source, folder)
+        known = {item.image for item in matched(items, source, folder, project.photographs).values()}
+        return {
+            "landmarks": list(found.names),
+            "photographs": {name: {"points": points} for name, one in found.photographs.items()
+                            if (points := one.as_json()["points"])},
+            "unknown": sorted({item.image for item in items} - known),
+        }  # fmt: skip
+
+    def export(self, request: Request) -> Response:
+        """A file to download."""
+        everything = request.query_params.get("photographs") == "all"
+        try:
+            name, content = exports.export(
+                self.store.project, self.photographs, request.path_params["what"], everything
+            )
+        except KeyError:
+            raise HTTPException(404) from None
+        kind = exports.KINDS.get(Path(name).suffix, "application/octet-stream")
+        told = f"attachment; filename*=UTF-8''{quote(name)}"
+        return Response(content, media_type=kind, headers={"Content-Disposition": told})
 
     def thumb(self, request: Request) -> Response:
         return self._picture(lambda file: self.photographs.copy(file, THUMB), request)
@@ -115,11 +153,13 @@ def make_label_app(labelling: Labelling) -> Starlette:
     edits, pictures = ThreadPoolExecutor(1, "normmatch-edits"), ThreadPoolExecutor(PICTURES, "normmatch-pictures")
     posted = {
         "edit": labelling.edit, "propose": labelling.propose, "stop": labelling.stop, "copy": labelling.copy,
+        "read": labelling.read,
     }  # fmt: skip
     routes = [
         got("/api/project", labelling.project, edits),
         got("/api/changes", labelling.changes, edits),
         *(asked(f"/api/{name}", answer, edits) for name, answer in posted.items()),
+        got("/export/{what}", labelling.export, pictures),
         got("/image/thumb/{file:path}", labelling.thumb, pictures),
         got("/image/view/{file:path}", labelling.view, pictures),
         got("/image/tile/{level:int}/{column:int}/{row:int}/{file:path}", labelling.tile, pictures),

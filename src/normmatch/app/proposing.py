@@ -15,6 +15,7 @@ from normmatch.annotations.project import Json, Photograph, Point, Project
 from normmatch.app.photographs import Photographs, factor_of
 from normmatch.app.store import UNSURE, Conflict, Store, counts_of, least_certainty
 from normmatch.errors import InputError, NormMatchError
+from normmatch.geometry import Box
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
@@ -157,5 +158,5 @@ def as_points(names: Sequence[str], found: "Located", factor: int) -> dict[str, 
     }
 
 
-def _scaled(box: tuple[float, ...] | None, by: float) -> tuple[float, ...] | None:
-    return None if box is None else tuple(value * by for value in box)
+def _scaled(box: Box | None, by: float) -> Box | None:
+    return box and (box[0] * by, box[1] * by, box[2] * by, box[3] * by)

@@ -34,12 +34,17 @@ def make_app(matcher: "Matcher") -> Starlette:
         asked, files = unpack(body, 2)
         return answers.match_pictures(matcher, files, asked)
 
+    def locate(body: bytes) -> dict[str, Any]:
+        asked, files = unpack(body, None)
+        return answers.locate_picture(matcher, files, asked)
+
     samples = find_samples()
     listed = json.dumps([_describe_sample(number, sample) for number, sample in enumerate(samples)]).encode()
     routes = [
         asked("/picture", describe, pool),
         asked("/points", read, pool),
         asked("/match", match, pool),
+        asked("/locate", locate, pool),
         fixed("/samples", (listed, "application/json")),
         *(fixed(f"/samples/{k}", (s.path.read_bytes(), TYPES[s.path.suffix])) for k, s in enumerate(samples)),
     ]

@@ -475,4 +475,3 @@ def test_compiled_and_recorded_on_a_gpu(count: int) -> None:
             for _ in range(2):
                 found = answer(network, data)["similarity"]
                 torch.testing.assert_close(found, expected["similarity"].cpu(), atol=5e-3, rtol=0)  # TF32
-                assert (found.argmax(2) == expected["similarity"].argmax(2).cpu()).float().mean() > 0.9
