@@ -19,8 +19,8 @@ from normmatch.geometry import Box
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
-    from normmatch.matching.locate import Located
-    from normmatch.matching.looks import Encoder
+    from normmatch.matching.landmarks import Located
+    from normmatch.matching.sight import Encoder
 
 READ = 2000  # pixels of the longer side that a photograph is read with, at least: a second look needs no more
 SAVED = 1.0  # seconds between saves while proposals come in
@@ -117,7 +117,9 @@ def locate(
 ) -> Iterator[tuple[Photograph, dict[str, Point]]]:
     """The machine's points of some photographs, by the reviewed ones; those that cannot be read are left out."""
     from normmatch.matching.given import Reference
-    from normmatch.matching.locate import Landmarks
+    from normmatch.matching.landmarks import Landmarks
+    from normmatch.matching.sight import Photograph as Image
+    from normmatch.matching.sight import Sight
 
     def read(one: Photograph) -> tuple[np.ndarray, int] | None:
         try:
@@ -139,13 +141,13 @@ def locate(
     references = [Reference(r.image, r.keypoints[known], r.box) for r in references]
     chance = 1 / (len(references) + 2)  # that the next one shows what none of them did
     never_seen = {n: Point("proposed", None, True, 0.0, chance) for n in project.names if n not in names}
-    landmarks = Landmarks(references, encoder)
+    landmarks = Landmarks(references, Sight(encoder))
     landmarks.calibrate()
     for one, loaded in zip(wanted, ahead(read, wanted, AHEAD), strict=True):
         if loaded is None:
             continue
         array, factor = loaded
-        found = landmarks.locate(array, _scaled(one.box, 1 / factor), one.file)
+        found = landmarks.locate(Image.of(array, one.file), _scaled(one.box, 1 / factor))
         yield one, {**never_seen, **as_points(names, found, factor)}
 
 

@@ -34,7 +34,7 @@ from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
-    from normmatch.matching.locate import Located
+    from normmatch.matching.landmarks import Located
     from normmatch.model.network import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
