@@ -88,6 +88,18 @@ def test_a_benchmark_whose_test_photographs_are_unknown_is_refused(root: Path) -
         mixture.load(("pascal-voc", "spair-71k"), root)
 
 
+def test_data_check_counts_and_proves(root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from normmatch.commands import main
+
+    where = ["--root", str(root), "--out", str(tmp_path / "sheet.png")]
+    main(["data", "check", "pascal-voc", "spair-71k", *where])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "none of them is in both, or among those that are tested (4 by pascal-voc, 4 by spair-71k)" in said
+    assert "pascal-voc/cat" in said
+    main(["data", "check", "pascal-voc", *where])
+    assert "none of them" not in capsys.readouterr().out
+
+
 def test_a_mixture_is_prepared_once_and_checked(root: Path) -> None:
     data = DataConfig(names=("pascal-voc", "spair-71k"), root=root)
     splits = load_training(data, 32)

@@ -30,7 +30,7 @@ class AugmentConfig:
     mirror: float = 0.0
     """probability of mirroring both images of a pair whose names tell no left from right: they stay as they are"""
     self_pairs: float = 0.0
-    """share of a step's pairs that are two warps of one photograph, with points at random places"""
+    """share of a step's pairs that are two warps of one photograph, with random points, for locating"""
     strays: float = 0.0
     """probability that a pair shows all its points, also those that the other image lacks"""
     sizes: tuple[int, ...] = ()

@@ -27,7 +27,7 @@ def collate(
         adjacency0, adjacency1: (B, N, N) bool, the Delaunay graph of each image
         gt_matches0: (B, N) int64, index into keypoints1; -1 where unmatched or padded
         index0, index1: (B,) int64, the objects in the split
-        name_ids0, name_ids1: (B, N) int64, numbers of the names, -1 where there is none; only if `numbers` is given
+        name_ids0, name_ids1: (B, N) int64, numbers of the names, -1 where padded; only if `numbers` is given
     """
     largest = max(max(len(pair.keypoints0), len(pair.keypoints1)) for pair in pairs)
     n = -(-largest // 8) * 8 if points is None else points
@@ -41,8 +41,8 @@ def collate(
         "index1": torch.tensor([pair.index1 for pair in pairs]),
     }
     if numbers is not None:
-        batch["name_ids0"] = _fill([[numbers.get((pair.label, name), -1) for name in pair.names0] for pair in pairs], n)
-        batch["name_ids1"] = _fill([[numbers.get((pair.label, name), -1) for name in pair.names1] for pair in pairs], n)
+        batch["name_ids0"] = _fill([[numbers[pair.label, name] for name in pair.names0] for pair in pairs], n)
+        batch["name_ids1"] = _fill([[numbers[pair.label, name] for name in pair.names1] for pair in pairs], n)
     return batch
 
 

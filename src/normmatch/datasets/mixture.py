@@ -97,6 +97,20 @@ def tested_photographs(parts: Mapping[str, Dataset], names: Collection[str]) -> 
     }
 
 
+def prove(dataset: Dataset, names: Collection[DatasetName], root: Path, exclude: Collection[DatasetName] = ()) -> str:
+    """A sentence that counts photographs, after all of them were compared; an error where one is in two places."""
+    tested = tested_photographs(open_parts(names, root, dataset.protocol, exclude), names)  # type: ignore[arg-type]
+    if shared := shared_photographs(dataset, tested):
+        raise DataError(f"{len(shared)} photographs are in two places, such as {min(shared)}; expected none.")
+    train = photographs(dataset.splits["train"].objects)
+    val = photographs(dataset.splits["val"].objects) if "val" in dataset.splits else set()
+    counts = ", ".join(f"{len(found):,} by {name}" for name, found in tested.items())
+    return (
+        f"{len(train):,} photographs are trained on and {len(val):,} validated on; none of them is in both, or among "
+        f"those that are tested ({counts})"
+    )
+
+
 def shared_photographs(dataset: Dataset, tested: Mapping[str, set[Path]]) -> set[Path]:
     """The photographs that a mixture has in two places, among its own splits or with what is tested: none."""
     splits = [photographs(split.objects) for split in dataset.splits.values()]

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normmatch.config import PRESETS, AugmentConfig, TrainConfig
+from normmatch.config import PRESETS, AugmentConfig, DatasetName, TrainConfig
 from normmatch.datasets.catalog import load_training
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.evaluation.config import EvalConfig
@@ -54,6 +54,24 @@ def _vanilla(config: TrainConfig) -> TrainConfig:
     return replace(config, model=replace(config.model, transformer="vanilla"))
 
 
+def _without_locating(config: TrainConfig) -> TrainConfig:
+    return replace(config, model=replace(config.model, locate_dim=0), augment=replace(config.augment, self_pairs=0.0))
+
+
+def _without_dataset(name: DatasetName) -> Callable[[TrainConfig], TrainConfig]:
+    """The others of a mixture alone, still without the photographs that this one tests."""
+
+    def change(config: TrainConfig) -> TrainConfig:
+        data = config.data
+        if name not in data.names or len(data.names) == 1:
+            return config
+        kept = [i for i, other in enumerate(data.names) if other != name]
+        names, shares = tuple(data.names[i] for i in kept), tuple(data.shares[i] for i in kept if data.shares)
+        return replace(config, data=replace(data, names=names, shares=shares, exclude=(*data.exclude, name)))
+
+    return change
+
+
 def _vgg16(config: TrainConfig) -> TrainConfig:
     """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
     names = ("backbone", "backbone_layers", "image_size")
@@ -71,6 +89,9 @@ ROWS = {
     "name-loss": Row("without name loss (ours)", _loss(names=0.0)),
     "layer-match": Row("without layer match (ours)", _loss(layer_match=0.0)),
     "paper-losses": Row("the paper's losses only", _loss(names=0.0, layer_match=0.0)),
+    "locating": Row("without locating (ours)", _without_locating),
+    "pascal-voc": Row("without PascalVOC (ours)", _without_dataset("pascal-voc")),
+    "spair-71k": Row("without SPair-71k (ours)", _without_dataset("spair-71k")),
 }
 
 
@@ -99,7 +120,7 @@ def ablate(
         with suppress(ConfigError):  # of other settings
             done[name] = earlier_result(row_config(config, name, vgg16_weights), measure)
     for name, run in runs.items():
-        done[name] = earlier_result(run, measure) or finish(run, measure, until)
+        done[name] = earlier_result(run, measure) or finish(run, measure, until, config.data.names[0])
         if done[name] is None:
             print(f"time is up in the row {name}; the same command goes on from here")
             break
@@ -115,6 +136,10 @@ def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
     for name in rows:
         if name not in ROWS:
             raise ConfigError(f"there is no row {name!r} in the ablation table; expected {', '.join(ROWS)}")
+        if name != FULL and row_config(config, name, vgg16_weights) == replace(config, out=config.out / name):
+            raise ConfigError(
+                f"the row {name!r} would be the full one again: the training has nothing of it to leave out"
+            )
     if not rows or len(set(rows)) < len(rows):
         raise ConfigError(f"the rows are {' '.join(rows) or 'none'}; expected some, each once")
     if config.devices > 1 or under_torchrun():
@@ -154,7 +179,7 @@ def asked_for(measure: EvalConfig) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in ("root", "device", "overwrite")}
 
 
-def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result | None:
+def finish(run: TrainConfig, measure: EvalConfig, until: float | None, tested: DatasetName) -> Result | None:
     """Train a row as far as that is not done, and evaluate it; None if time is up before its training has ended."""
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
@@ -162,7 +187,7 @@ def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result
         train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
         if not (run.out / FILE_NAME).is_file():
             return None
-    ((predictions,),) = predict_all([str(run.out)], run.data.names[0], measure)
+    ((predictions,),) = predict_all([str(run.out)], tested, measure)
     result = {"asked": asked_for(measure), "train": as_json(run), **score(predictions)}
     write_json(run.out / RESULT, result, indent=1)
     return result

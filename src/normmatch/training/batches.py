@@ -28,7 +28,6 @@ from normmatch.errors import ConfigError, DataError
 from normmatch.training.augmentation import AugmentParams, add_noise, draw_params, fit_params, render
 
 OWN_POINTS = 20  # of a pair of one photograph, at most
-OWN_NAMES = tuple(map(str, range(OWN_POINTS)))
 
 
 class ImagesOnDevice:
@@ -181,7 +180,8 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
             extra |= {f"present{i}": torch.from_numpy(present[i]) for i in (0, 1)}
         if self.augment is not None:
             keypoints = add_noise(rng, keypoints, self.augment.noise)
-        batch = collate(self._pairs(rng, index, keypoints, present, own), self.points, self.table.numbers) | extra
+        shown = present & ~own[:, None]  # points without names are for locating alone
+        batch = collate(self._pairs(rng, index, keypoints, shown), self.points, self.table.numbers) | extra
         if params is not None and params.mirror.any():
             for i in "01":  # a mirrored left is a right, which its learned vector must not be taught
                 batch[f"name_ids{i}"][params.mirror[: self.batch_size]] = -1
@@ -230,15 +230,15 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         return rng.permuted(drawn, axis=1).T  # which of the two is image 0 is up to chance as well
 
     def _pairs(
-        self, rng: np.random.Generator, index: np.ndarray, keypoints: np.ndarray, present: np.ndarray, own: np.ndarray
+        self, rng: np.random.Generator, index: np.ndarray, keypoints: np.ndarray, present: np.ndarray
     ) -> list[KeypointPair]:
         """From columns to pairs: only now does each point get its random place."""
         pairs = []
         strays = self.augment.strays if self.augment is not None else 0.0
         everything = rng.random(self.batch_size) < strays if strays else np.zeros(self.batch_size, bool)
         for b, (index0, index1) in enumerate(index.T.tolist()):
-            label = "" if own[b] else self.split.objects[index0].label
-            names = OWN_NAMES if own[b] else self.table.names[label]
+            label = self.split.objects[index0].label
+            names = self.table.names[label]
             keep0, keep1 = np.flatnonzero(present[0, b]), np.flatnonzero(present[1, b])
             side0 = [names[v] for v in keep0], keypoints[0, b, keep0]
             side1 = [names[v] for v in keep1], keypoints[1, b, keep1]

@@ -17,7 +17,7 @@ from normmatch.datasets.batches import read_images
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.batches import OWN_POINTS, ImagesOnDevice, TrainBatches
+from normmatch.training.batches import ImagesOnDevice, TrainBatches
 from normmatch.training.distributed import mean
 from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
@@ -65,7 +65,7 @@ def make_data(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures 
 
 def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatures | None = None) -> TrainBatches:
     """The training batches of a split, or of what a frozen backbone has seen in it."""
-    most = max(OWN_POINTS * (config.augment.self_pairs > 0), *(len(item.names) for item in split.objects))
+    most = max(len(item.names) for item in split.objects)
     return TrainBatches(
         frozen.split if frozen else split,
         config.batch_size,
