@@ -60,7 +60,7 @@ def command(rng: np.random.Generator) -> list[str]:
                   ("--one-to-one", lambda: ""), ("--engine", odd)],
         "propagate": [("--candidates", file), ("--out", out), ("--min-score", number), ("--weights", file)],
         "eval": [("--root", file), ("--json", out), ("--markdown", out), ("--pairs", number), ("--out", out), ("--seed", number)],
-        "data": [("--root", file), ("--out", out), ("--size", number), ("--workers", number), ("--archives", file)],
+        "data": [("--root", file), ("--out", out), ("--size", number), ("--archives", file)],
         "export": [("--out", out), ("--format", odd)],
         "train": [("--model.dim", number), ("--steps", number), ("--lr", number), ("--init", file), ("--data.root", file), ("--data.workers", number),
                   ("--model.backbone", odd), ("--augment.scale", number), ("--loss.temperature", number), ("--accelerator", odd), ("--seed", number)],

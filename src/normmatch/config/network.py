@@ -126,6 +126,8 @@ class MatchOptions:
     """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
     compile: bool = False
     """compile the network: minutes, which thousands of pairs on a GPU pay back"""
+    size: int | None = None
+    """side that photographs are resized to, such as 518 for more precision; the network's own if not given"""
     one_to_one: bool = False
     """use no point twice"""
     mutual: bool = False
