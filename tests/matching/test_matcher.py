@@ -372,5 +372,5 @@ def test_photographs_are_resized_to_the_size_that_is_asked_for(model: NormMatch)
     with torch.inference_mode():
         expected = model(data)["similarity"][0].numpy()
     np.testing.assert_allclose(result["similarity"], expected, atol=1e-4)
-    with pytest.raises(ConfigError, match="size is 100; expected a multiple of 32 from 64 on"):
+    with pytest.raises(ConfigError, match="size is 100; expected a multiple of 16 from 32 on"):
         Matcher(model, device="cpu", size=100)
