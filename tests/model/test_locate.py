@@ -8,7 +8,7 @@ import torch
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError
-from normmatch.model.locate import REACH, cell_centers, decode
+from normmatch.model.locate import REACH, calibrated, cell_centers, decode
 
 CONFIG = replace(PRESETS["tiny"], image_size=64, num_layers=1, dim=16, locate_dim=8)
 
@@ -72,3 +72,24 @@ def test_weights_carry_the_head_and_files_without_it_load_as_before(model: NormM
     loaded = NormMatch.from_pretrained(without.save_pretrained(tmp_path / "without"))
     with pytest.raises(ConfigError, match="cannot locate"):
         loaded.locate(data)
+
+
+def test_scores_of_places_are_interpolated_between_probabilities() -> None:
+    scores = torch.tensor([[0.0, 0.25, 0.5, 0.75, 1.0]])
+    torch.testing.assert_close(calibrated(scores, (0.0, 0.6, 0.8)), torch.tensor([[0.0, 0.3, 0.6, 0.7, 0.8]]))
+    assert calibrated(scores, ()) is scores
+    with pytest.raises(ConfigError, match="expected probabilities that do not fall"):
+        replace(CONFIG, locate_calibration=(0.0, 0.6, 0.5))
+
+
+def test_the_head_can_be_exported_for_any_size(model: NormMatch) -> None:
+    assert model.locating is not None
+    first, second = (torch.rand(2, channels, 4, 5) for channels in model.backbone.channels)
+    rows, columns = torch.export.Dim("rows", min=2), torch.export.Dim("columns", min=2)
+    shape = {0: torch.export.Dim("batch"), 2: rows, 3: columns}
+    with torch.no_grad():
+        program = torch.export.export(
+            model.locating, ([first, second],), dynamic_shapes=([shape, shape],), strict=False
+        )
+        larger = [torch.rand(3, channels, 6, 9) for channels in model.backbone.channels]
+        torch.testing.assert_close(program.module()(larger), model.locating(larger), atol=1e-5, rtol=1e-5)

@@ -1,5 +1,6 @@
 """The settings of a network and of matching with it, and the presets. Field comments become the command line's help."""
 
+import itertools
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -61,6 +62,10 @@ class ModelConfig:
     """rounds of the Sinkhorn iteration"""
     min_score: float = 0.0
     """a match with a lower score is taken for none when photographs are matched; calibrated on unmatched points"""
+    calibration: tuple[float, ...] = ()
+    """the probabilities that stand for raw scores from 0 to 1 in equal steps; nothing leaves scores as they are"""
+    locate_calibration: tuple[float, ...] = ()
+    """the same for the scores of points that are located"""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -84,6 +89,11 @@ class ModelConfig:
             raise ConfigError(f"model.drop_path is {shown(self.drop_path)}, expected a probability below 1")
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
+        for name in ("calibration", "locate_calibration"):
+            knots = (0.0, *getattr(self, name), 1.0)
+            numbers = all(isinstance(p, int | float) for p in knots)
+            if len(knots) == 3 or not numbers or not all(p <= q for p, q in itertools.pairwise(knots)):
+                raise ConfigError(f"model.{name} is {shown(knots[1:-1])}, expected probabilities that do not fall")
         first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
         if not (isinstance(first, int) and isinstance(last, int) and 0 <= first < last):
             raise ConfigError(

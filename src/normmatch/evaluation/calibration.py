@@ -1,13 +1,20 @@
-"""Calibration: the score below which a match is dropped, chosen on validation pairs with points without a partner."""
+"""Calibration, on validation pairs with points without a partner: scores become probabilities, unlikely matches go."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.optimize import isotonic_regression
+
 from normmatch.errors import WeightsError
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import best_threshold, f1_result
+from normmatch.matching.decoding import as_probabilities
 from normmatch.weights import BUNDLED, find_weights, read_held_out
+
+KNOTS = 21  # raw scores from 0 to 1 whose probabilities are kept
+BINS = 15  # of the calibration error
 
 
 def file_to_calibrate(weights: str) -> Path:
@@ -28,12 +35,38 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
     partial = [p for p in predictions if p.meta["sampling"] != "intersection" and not p.meta["jitter"]]
     validation = next(p for p in partial if p.meta["split"] == "val")
     threshold = best_threshold(validation)
+    shown = validation.matches0 >= 0
+    probabilities = fit_probabilities(validation.scores0[shown], validation.right0[shown])
     scored = {name: next(p for p in partial if p.meta["split"] == name) for name in dict.fromkeys(("val", split))}
     return {
         "weights": validation.meta["weights"],
         "protocol": validation.meta["protocol"],
         "sampling": validation.meta["sampling"],
-        "threshold": threshold,
+        "threshold": round(float(as_probabilities(np.array(threshold), probabilities)), 4),
+        "probabilities": probabilities,
+        "calibration_error": {
+            name: [calibration_error(p, ()), calibration_error(p, probabilities)] for name, p in scored.items()
+        },
         "without": {name: f1_result(p, 0.0) for name, p in scored.items()},
         "with": {name: f1_result(p, threshold) for name, p in scored.items()},
     }
+
+
+def fit_probabilities(scores: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
+    """The share of right matches at KNOTS scores from 0 to 1, by isotonic regression; a score of 0 stays 0."""
+    if not len(scores):
+        return ()
+    order = np.argsort(scores, kind="stable")
+    fitted = isotonic_regression(right[order].astype(np.float64)).x
+    knots = np.interp(np.linspace(0, 1, KNOTS), scores[order], fitted)
+    return (0.0, *(round(float(p), 4) for p in knots[1:]))
+
+
+def calibration_error(predictions: Predictions, calibration: Sequence[float]) -> float:
+    """The mean distance of the scores of matches from the share of right ones, over BINS bins (ECE)."""
+    shown = predictions.matches0 >= 0
+    scores = as_probabilities(predictions.scores0[shown], calibration)
+    right = predictions.right0[shown]
+    place = np.minimum((scores * BINS).astype(int), BINS - 1)
+    gaps = [abs(float(scores[place == b].mean() - right[place == b].mean())) * (place == b).mean() for b in set(place)]
+    return float(sum(gaps))

@@ -7,8 +7,6 @@ result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where
 
 import functools
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -29,6 +27,7 @@ from normmatch.config import LIMITS, BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend, choose
+from normmatch.matching.cache import LRUCache
 from normmatch.matching.decoding import Result, decode
 from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
@@ -208,6 +207,7 @@ class Matcher:
         min_score = self.backend.min_score if min_score is None else min_score
         flags = {"one_to_one": check_flag(one_to_one, "one_to_one"), "mutual": check_flag(mutual, "mutual")}
         options: dict[str, Any] = {**flags, "min_score": check_number(min_score, "min_score", 0, 1, "a score")}
+        options["calibration"] = self.backend.calibration
         if tokens is None:
             tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
@@ -245,32 +245,6 @@ class Matcher:
                 tokens.update(zip((crop.key for crop in chosen), found, strict=True))
         self._tokens.keep({key: tokens[key] for key in wanted})
         return tokens
-
-
-class LRUCache:
-    """The `most` things that were used last, by their keys."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._things: OrderedDict[Hashable, Any] = OrderedDict()  # the least recently used first
-        self._lock = threading.Lock()
-
-    def find(self, keys: Iterable[Hashable]) -> dict[Any, Any]:
-        """Those of the keys that are known, with their things; they count as used."""
-        with self._lock:
-            found = {key: self._things[key] for key in keys if key in self._things}
-            for key in found:
-                self._things.move_to_end(key)
-        return found
-
-    def keep(self, things: Mapping[Any, Any]) -> None:
-        """Add things, and let those go that were not used for longest."""
-        with self._lock:
-            self._things.update(things)
-            for key in things:
-                self._things.move_to_end(key)
-            while len(self._things) > self.most:
-                self._things.popitem(last=False)
 
 
 def match_pair(

@@ -94,6 +94,16 @@ def decode(log_probabilities: Tensor, cells: tuple[int, int], size: tuple[int, i
     return Located((window @ centers) / mass.clamp_min(1e-12).unsqueeze(2) * pixels, mass, p[..., -1])
 
 
+def calibrated(scores: Tensor, knots: Sequence[float]) -> Tensor:
+    """Scores as the probabilities that stand for equal steps from 0 to 1, between which they are interpolated."""
+    if not knots:
+        return scores
+    p = scores.new_tensor(knots)
+    place = scores.clamp(0, 1) * (len(knots) - 1)
+    low = place.floor().long().clamp_max(len(knots) - 2)
+    return torch.lerp(p[low], p[low + 1], place - low)
+
+
 def cell_centers(height: int, width: int, device: torch.device) -> Tensor:
     """The centres (h w, 2) of cells, as shares of the image."""
     y = (torch.arange(height, device=device) + 0.5) / height

@@ -17,7 +17,7 @@ from normmatch.geometry import delaunay
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, check_fits_file, load_weights, make_backbone
 from normmatch.model.inputs import check_image, check_pair
-from normmatch.model.locate import Located, LocatingHead, decode, dense_both, describe
+from normmatch.model.locate import Located, LocatingHead, calibrated, decode, dense_both, describe
 from normmatch.model.sampling import Nodes, sample
 from normmatch.model.spline import SplineCNN, pseudo_coordinates
 from normmatch.model.transformer import TwoStreamTransformer, norm
@@ -210,7 +210,8 @@ class NormMatch(nn.Module):
         dense0, dense1 = self.locate_maps(features0), self.locate_maps(features1)
         queries = describe(dense0, data["keypoints0"].to(dense0.dtype), features0.size)  # (B, N, D)
         cells = dense1.shape[2], dense1.shape[3]
-        return decode(self._locating_head().log_probabilities(queries, dense1), cells, features1.size)
+        found = decode(self._locating_head().log_probabilities(queries, dense1), cells, features1.size)
+        return found._replace(scores=calibrated(found.scores, self.config.locate_calibration))
 
     def locate_maps(self, features: Features) -> Tensor:
         """Unit descriptors (B, D, h, w) of every place of encoded images: points are found where theirs is alike."""
