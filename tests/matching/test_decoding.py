@@ -86,6 +86,8 @@ def test_scores_become_probabilities_and_the_threshold_is_one_of_them() -> None:
     raw = decode(similarity, log_assignment, [(2, 2)], min_score=0.5, **options)[0]
     np.testing.assert_allclose(raw["matching_scores0"], [0.8, 0.4], atol=1e-6)
     assert raw["matches0"].tolist() == [0, -1]
-    found = decode(similarity, log_assignment, [(2, 2)], min_score=0.5, calibration=(0.0, 0.9, 1.0), **options)[0]
+    found = decode(
+        similarity, log_assignment, [(2, 2)], min_score=0.5, calibration=(0.0, 0.5, 1.0, 0.0, 0.9, 1.0), **options
+    )[0]
     np.testing.assert_allclose(found["matching_scores0"], [0.96, 0.72], atol=1e-6)
     assert found["matches0"].tolist() == [0, 1]

@@ -76,10 +76,12 @@ def test_weights_carry_the_head_and_files_without_it_load_as_before(model: NormM
 
 def test_scores_of_places_are_interpolated_between_probabilities() -> None:
     scores = torch.tensor([[0.0, 0.25, 0.5, 0.75, 1.0]])
-    torch.testing.assert_close(calibrated(scores, (0.0, 0.6, 0.8)), torch.tensor([[0.0, 0.3, 0.6, 0.7, 0.8]]))
+    torch.testing.assert_close(
+        calibrated(scores, (0.0, 0.5, 1.0, 0.0, 0.6, 0.8)), torch.tensor([[0.0, 0.3, 0.6, 0.7, 0.8]])
+    )
     assert calibrated(scores, ()) is scores
-    with pytest.raises(ConfigError, match="expected probabilities that do not fall"):
-        replace(CONFIG, locate_calibration=(0.0, 0.6, 0.5))
+    with pytest.raises(ConfigError, match="expected rising scores, then their probabilities"):
+        replace(CONFIG, locate_calibration=(0.0, 1.0, 0.6, 0.5))
 
 
 def test_the_head_can_be_exported_for_any_size(model: NormMatch) -> None:

@@ -63,7 +63,7 @@ class ModelConfig:
     min_score: float = 0.0
     """a match with a lower score is taken for none when photographs are matched; calibrated on unmatched points"""
     calibration: tuple[float, ...] = ()
-    """the probabilities that stand for raw scores from 0 to 1 in equal steps; nothing leaves scores as they are"""
+    """rising raw scores, then the probabilities that they stand for; nothing leaves scores as they are"""
     locate_calibration: tuple[float, ...] = ()
     """the same for the scores of points that are located"""
 
@@ -90,10 +90,11 @@ class ModelConfig:
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
         for name in ("calibration", "locate_calibration"):
-            knots = (0.0, *getattr(self, name), 1.0)
-            numbers = all(isinstance(p, int | float) for p in knots)
-            if len(knots) == 3 or not numbers or not all(p <= q for p, q in itertools.pairwise(knots)):
-                raise ConfigError(f"model.{name} is {shown(knots[1:-1])}, expected probabilities that do not fall")
+            knots = getattr(self, name)
+            halves = knots[: len(knots) // 2], knots[len(knots) // 2 :]
+            numbers = len(knots) % 2 == 0 and all(isinstance(p, int | float) for p in knots)
+            if not numbers or not all(0 <= p <= q <= 1 for half in halves for p, q in itertools.pairwise(half)):
+                raise ConfigError(f"model.{name} is {shown(knots)}, expected rising scores, then their probabilities")
         first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
         if not (isinstance(first, int) and isinstance(last, int) and 0 <= first < last):
             raise ConfigError(

@@ -13,7 +13,8 @@ from normmatch.evaluation.score import best_threshold, f1_result
 from normmatch.matching.decoding import as_probabilities
 from normmatch.weights import BUNDLED, find_weights, read_held_out
 
-KNOTS = 21  # raw scores from 0 to 1 whose probabilities are kept
+KNOTS = 24  # scores whose probabilities are kept, beside 0 and 1
+FEWEST = 50  # matches of a group
 BINS = 15  # of the calibration error
 
 
@@ -42,7 +43,7 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
         "weights": validation.meta["weights"],
         "protocol": validation.meta["protocol"],
         "sampling": validation.meta["sampling"],
-        "threshold": round(float(as_probabilities(np.array(threshold), probabilities)), 4),
+        "threshold": round(float(as_probabilities(np.array(threshold), probabilities)), 6),
         "probabilities": probabilities,
         "calibration_error": {
             name: [calibration_error(p, ()), calibration_error(p, probabilities)] for name, p in scored.items()
@@ -53,13 +54,15 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
 
 
 def fit_probabilities(scores: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
-    """The share of right matches at KNOTS scores from 0 to 1, by isotonic regression; a score of 0 stays 0."""
+    """Rising scores, means of up to KNOTS groups of equal size, then the shares of right matches there, made to rise."""
     if not len(scores):
         return ()
-    order = np.argsort(scores, kind="stable")
-    fitted = isotonic_regression(right[order].astype(np.float64)).x
-    knots = np.interp(np.linspace(0, 1, KNOTS), scores[order], fitted)
-    return (0.0, *(round(float(p), 4) for p in knots[1:]))
+    count = min(KNOTS, max(1, len(scores) // FEWEST))
+    groups = np.array_split(np.argsort(scores, kind="stable"), count)
+    means = [float(scores[group].mean()) for group in groups]
+    shares = isotonic_regression([right[group].mean() for group in groups], weights=[len(g) for g in groups]).x
+    known, fitted = [0.0, *means, 1.0], [0.0, *shares, shares[-1]]  # a score of 0 is that of no match
+    return tuple(round(float(value), 6) for value in (*known, *fitted))
 
 
 def calibration_error(predictions: Predictions, calibration: Sequence[float]) -> float:

@@ -29,7 +29,7 @@ def decode(
         one_to_one: the assignment with the largest sum (Hungarian method), so that no point is used twice.
         mutual: only matches that are the best of both their points; they use no point twice either.
         min_score: matches below this score are dropped.
-        calibration: the probabilities that stand for raw scores from 0 to 1; without them scores stay as they are.
+        calibration: of the network's config; without it scores stay as they are.
     """
     scores = np.exp(log_assignment).clip(0, 1) * similarity.clip(0, 1)  # (B, M, N), as in model/assignment.py
     if one_to_one and not mutual:
@@ -62,7 +62,8 @@ def as_probabilities(scores: np.ndarray, calibration: Sequence[float]) -> np.nda
     """The share of right answers among those with such scores, as it was on held-out objects."""
     if not len(calibration):
         return scores
-    return np.interp(scores, np.linspace(0, 1, len(calibration)), calibration).astype(np.float32)
+    known, probabilities = np.split(np.asarray(calibration), 2)
+    return np.interp(scores, known, probabilities).astype(np.float32)
 
 
 def low_scores(result: Result, min_score: float) -> bool:

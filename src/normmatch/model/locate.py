@@ -95,13 +95,13 @@ def decode(log_probabilities: Tensor, cells: tuple[int, int], size: tuple[int, i
 
 
 def calibrated(scores: Tensor, knots: Sequence[float]) -> Tensor:
-    """Scores as the probabilities that stand for equal steps from 0 to 1, between which they are interpolated."""
+    """Scores as the probabilities that stand for them; `knots` are rising scores, then their probabilities."""
     if not knots:
         return scores
-    p = scores.new_tensor(knots)
-    place = scores.clamp(0, 1) * (len(knots) - 1)
-    low = place.floor().long().clamp_max(len(knots) - 2)
-    return torch.lerp(p[low], p[low + 1], place - low)
+    known, p = scores.new_tensor(knots).chunk(2)
+    low = (torch.searchsorted(known, scores.contiguous(), right=True) - 1).clamp(0, len(known) - 2)
+    share = ((scores - known[low]) / (known[low + 1] - known[low]).clamp_min(1e-9)).clamp(0, 1)
+    return torch.lerp(p[low], p[low + 1], share)
 
 
 def cell_centers(height: int, width: int, device: torch.device) -> Tensor:
