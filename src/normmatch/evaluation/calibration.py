@@ -54,7 +54,7 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
 
 
 def fit_probabilities(scores: np.ndarray, right: np.ndarray) -> tuple[float, ...]:
-    """Rising scores, means of up to KNOTS groups of equal size, then the shares of right matches there, made to rise."""
+    """Rising scores, means of up to KNOTS groups of equal size, then shares of right matches, made to rise."""
     if not len(scores):
         return ()
     count = min(KNOTS, max(1, len(scores) // FEWEST))
