@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from normmatch.matching.cache import LRUCache
+from normmatch.matching.matcher import LRUCache
 
 
 def test_the_least_recently_used_is_forgotten() -> None:

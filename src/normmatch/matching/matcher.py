@@ -5,8 +5,9 @@ result = matcher.match("cat.jpg", "raccoon.jpg", keypoints0, keypoints1)
 result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where it has no partner
 """
 
-import functools
 import itertools
+import threading
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -19,15 +20,12 @@ from normmatch.checks import (
     check_iterator,
     check_list,
     check_number,
-    check_path,
     check_word,
-    shown,
 )
 from normmatch.config import LIMITS, BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend, choose
-from normmatch.matching.cache import LRUCache
 from normmatch.matching.decoding import Result, decode
 from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
@@ -247,25 +245,30 @@ class Matcher:
         return tokens
 
 
-def match_pair(
-    image0: Any,
-    image1: Any,
-    keypoints0: Any,
-    keypoints1: Any,
-    *,
-    weights: str | Path = "small",
-    device: str = "auto",
-    backend: BackendName = "auto",
-    **options: Any,
-) -> Result:
-    """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
-    key: Any = (value if isinstance(value, Hashable) else shown(value) for value in (device, backend))
-    return _shared(str(check_path(weights, "weights")), *key).match(image0, image1, keypoints0, keypoints1, **options)
+class LRUCache:
+    """The `most` things that were used last, by their keys."""
 
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._things: OrderedDict[Hashable, Any] = OrderedDict()  # the least recently used first
+        self._lock = threading.Lock()
 
-@functools.lru_cache(maxsize=2)
-def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
-    return Matcher(weights, device=device, backend=backend)
+    def find(self, keys: Iterable[Hashable]) -> dict[Any, Any]:
+        """Those of the keys that are known, with their things; they count as used."""
+        with self._lock:
+            found = {key: self._things[key] for key in keys if key in self._things}
+            for key in found:
+                self._things.move_to_end(key)
+        return found
+
+    def keep(self, things: Mapping[Any, Any]) -> None:
+        """Add things, and let those go that were not used for longest."""
+        with self._lock:
+            self._things.update(things)
+            for key in things:
+                self._things.move_to_end(key)
+            while len(self._things) > self.most:
+                self._things.popitem(last=False)
 
 
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:

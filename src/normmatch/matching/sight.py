@@ -13,7 +13,7 @@ from PIL import Image
 from normmatch.annotations.images import upright_size
 from normmatch.geometry import Box
 from normmatch.io import load_image
-from normmatch.matching.cache import LRUCache
+from normmatch.matching.matcher import LRUCache
 from normmatch.matching.references import Cells, make_cells
 from normmatch.outputs import whole_file
 
