@@ -96,7 +96,7 @@ def check(
     """
     from normmatch.config import DataConfig
     from normmatch.datasets.catalog import open_dataset
-    from normmatch.datasets.check import contact_sheet, print_summary, summarize
+    from normmatch.datasets.check import contact_sheet, print_summary
     from normmatch.outputs import check_outputs
 
     data = DataConfig(names, exclude=exclude, exclude_classes=exclude_classes, root=root, protocol=protocol)
@@ -112,9 +112,8 @@ def check(
 
         dataset = mixture.load(names, root, protocol, exclude, exclude_classes)
         proof = mixture.prove(dataset, names, root, exclude)
-    summary = summarize(dataset, get_protocol(protocol).fewest_shared)
     contact_sheet(dataset, out)
-    print_summary(summary)
+    print_summary(dataset, get_protocol(protocol).fewest_shared)
     if proof:
         print(proof)
     print(f"the contact sheet is {out}")
