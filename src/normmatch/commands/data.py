@@ -44,7 +44,6 @@ def download(
 def prepare(
     name: Positional[DatasetName],
     root: Path,
-    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     size: int | None = None,
 ) -> None:
@@ -55,14 +54,12 @@ def prepare(
     Args:
         name: the dataset
         root: the folder that it lies in
-        archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         size: side of the square images in pixels; the protocol's if not given
     """
     from normmatch.datasets import prepared
     from normmatch.datasets.catalog import open_dataset, prepared_folder
 
-    _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
     size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size)
@@ -73,7 +70,6 @@ def prepare(
 def check(
     names: Positional[tuple[DatasetName, ...]],
     root: Path,
-    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     exclude: tuple[DatasetName, ...] = (),
     exclude_classes: tuple[str, ...] = (),
@@ -87,7 +83,6 @@ def check(
     Args:
         names: the dataset, or several
         root: the folder that they lie in
-        archives: unpack the datasets from the archives in this folder first
         protocol: the rules to read the annotations by
         exclude: more benchmarks of the folder whose validation and test photographs are left out
         exclude_classes: classes that are left out
@@ -101,9 +96,7 @@ def check(
 
     data = DataConfig(names, exclude=exclude, exclude_classes=exclude_classes, root=root, protocol=protocol)
     out = out or Path(f"{data.name}-check.png")
-    check_outputs({"--out": out}, (root, archives), overwrite)
-    for name in names:
-        _unpack_first(name, root, archives)
+    check_outputs({"--out": out}, (root,), overwrite)
     proof = ""
     if data.plain:
         dataset = open_dataset(names[0], root, protocol)
@@ -117,10 +110,3 @@ def check(
     if proof:
         print(proof)
     print(f"the contact sheet is {out}")
-
-
-def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
-    if archives is not None:
-        from normmatch.datasets.download import install
-
-        install(name, root, archives)

@@ -4,14 +4,16 @@ import itertools
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from normmatch.checks import shown
+from normmatch.checks import check_ranges, shown
 from normmatch.errors import ConfigError
+
+BELOW_1, ABOVE_0 = 1 - 1e-6, 1e-6
 
 # What a network may have, so that a file that asks for more is refused before anything is made.
 LIMITS = {
     "image_size": (1, 4096), "dim": (1, 16_384), "num_layers": (1, 256), "num_heads": (1, 1024), "mlp_ratio": (1, 64),
     "spline_kernel": (2, 64), "locate_dim": (0, 4096), "sinkhorn_epsilon": (1e-4, 1e4),
-    "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1),
+    "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1), "drop_path": (0, BELOW_1),
 }  # fmt: skip
 MAX_PARAMETERS = 1 << 30  # after the backbone
 MAX_NAME = 100  # characters of a backbone
@@ -76,17 +78,13 @@ class ModelConfig:
                 raise ConfigError(
                     f"model.{item.name} is {shown(value)}, expected a {kind.__name__} such as {item.default!r}"
                 )
-        for name, (low, high) in LIMITS.items():
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"model.{name} is {shown(getattr(self, name))}, expected {low:,g} to {high:,g}")
+        check_ranges(self, "model.", LIMITS)
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
         if len(self.backbone) > MAX_NAME:  # alike ones are looked for
             raise ConfigError(f"model.backbone is {shown(self.backbone)}, expected the name of a timm model, or vgg16")
         if self.parameters > MAX_PARAMETERS:
             raise ConfigError(f"model has {self.parameters:,} parameters, expected at most {MAX_PARAMETERS:,}")
-        if not 0 <= self.drop_path < 1:
-            raise ConfigError(f"model.drop_path is {shown(self.drop_path)}, expected a probability below 1")
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
         for name in ("calibration", "locate_calibration"):

@@ -1,11 +1,12 @@
 """The settings of a training. Field comments become the command line's help."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from normmatch.checks import shown
-from normmatch.config.network import LIMITS, MAX_WORKERS, DatasetName, ModelConfig, ProtocolName
+from normmatch.checks import check_ranges, shown
+from normmatch.config.network import ABOVE_0, BELOW_1, LIMITS, MAX_WORKERS, DatasetName, ModelConfig, ProtocolName
 from normmatch.errors import ConfigError
 
 
@@ -49,18 +50,16 @@ class AugmentConfig:
     """largest standard deviation of the noise on keypoints, in pixels of the network's image; each image has its own"""
 
     def __post_init__(self) -> None:
-        for name in ("affine", "photometric", "flip", "mirror", "self_pairs", "strays", "mixup", "cutmix", "erase"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected a probability from 0 to 1")
-        for name, largest in (("rotation", 180.0), ("shift", 1.0), ("gain", 1.0), ("noise", 100.0)):
-            if not 0 <= getattr(self, name) <= largest:
-                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected 0 to {largest:g}")
-        for name, most in (("scale", 10.0), ("mixup_share", 1.0), ("cover_area", 1.0)):
+        names = ("affine", "photometric", "flip", "mirror", "self_pairs", "strays", "mixup", "cutmix", "erase")
+        check_ranges(
+            self, "augment.", dict.fromkeys(names, (0, 1)) | {"sizes": (8, LIMITS["image_size"][1])}
+            | {"rotation": (0, 180), "shift": (0, 1), "gain": (0, 1), "noise": (0, 100)}
+            | {"scale": (ABOVE_0, 10), "mixup_share": (ABOVE_0, 1), "cover_area": (ABOVE_0, 1)},
+        )  # fmt: skip
+        for name in ("scale", "mixup_share", "cover_area"):
             low, high = getattr(self, name)
-            if not 0 < low <= high <= most:
-                raise ConfigError(f"augment.{name} is {low} to {high}, expected a range above 0 and up to {most:g}")
-        if not all(8 <= side <= LIMITS["image_size"][1] for side in self.sizes):
-            raise ConfigError(f"augment.sizes are {shown(self.sizes)}, expected sides from 8 to 4,096 pixels")
+            if low > high:
+                raise ConfigError(f"augment.{name} is {low} to {high}, expected the smaller number first")
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,11 @@ class DataConfig:
         return ("train", "val") if self.validation_split else ("train",)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.workers <= MAX_WORKERS:
-            raise ConfigError(f"data.workers is {shown(self.workers)}, expected 0 to {MAX_WORKERS:,}")
+        check_ranges(self, "data.", {"workers": (0, MAX_WORKERS), "shares": (ABOVE_0, 1e6)})
         if not self.names or len(set(self.names)) < len(self.names):
             raise ConfigError(f"data.names are {shown(self.names)}, expected one dataset or several different ones")
-        if self.shares and (len(self.shares) != len(self.names) or not all(0 < s < float("inf") for s in self.shares)):
-            raise ConfigError(
-                f"data.shares are {shown(self.shares)}, expected a positive number for each of data.names"
-            )
+        if self.shares and len(self.shares) != len(self.names):
+            raise ConfigError(f"data.shares are {shown(self.shares)}, expected a number for each of data.names")
 
 
 @dataclass(frozen=True)
@@ -132,11 +128,8 @@ class LossConfig:
     """weight of the locating loss, for a network with model.locate_dim (not the paper's)"""
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise ConfigError(f"loss.temperature is {self.temperature}, expected a positive number")
-        for name in ("names", "layer_match", "locate"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"loss.{name} is {getattr(self, name)}, expected a weight of at least 0")
+        weights = dict.fromkeys(("names", "layer_match", "locate"), (0, 1e6))
+        check_ranges(self, "loss.", {"temperature": (ABOVE_0, 1e6), **weights})
 
 
 @dataclass(frozen=True)
@@ -209,28 +202,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         counts = ("steps", "batch_size", "devices", "log_every", "validate_every", "validation_pairs", "save_every")
-        for name in (*counts, "keep"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        for name in (
-            "lr",
-            "backbone_lr",
-            "weight_decay",
-            "warmup",
-            "clip",
-            "minutes",
-            "seed",
-            "frozen_copies",
-        ):
-            if not getattr(self, name) >= 0:  # NaN is not either
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
+        rates = ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed", "frozen_copies")
+        check_ranges(self, "", dict.fromkeys((*counts, "keep"), (1, math.inf)) | dict.fromkeys(rates, (0, math.inf)))
+        check_ranges(self, "", {"layer_decay": (ABOVE_0, 1), "average": (0, BELOW_1), "betas": (0, BELOW_1)})
         if self.frozen_copies and self.backbone_lr:
             raise ConfigError(
                 f"frozen_copies is {self.frozen_copies}, but that needs a frozen backbone; expected backbone_lr 0"
             )
-        if not 0 < self.layer_decay <= 1:
-            raise ConfigError(f"layer_decay is {self.layer_decay}, expected a number above 0 and up to 1")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas are {self.betas}, expected two numbers of at least 0 and below 1")
