@@ -61,10 +61,9 @@ class OnnxBackend:
                 f"there are no graphs beside {self.file}, which the backend onnx runs; "
                 f"write them with `normmatch export {weights} --out DIR`, and pass DIR"
             )
-        self.graphs = found
-        threading.Thread(
-            target=import_module, args=("scipy.spatial",)
-        ).start()  # what `embed` needs while images are seen
+        self.graphs, self.step, self.calibration = found, found.step, config.calibration
+        # what `embed` needs is imported while images are encoded
+        threading.Thread(target=import_module, args=("scipy.spatial",)).start()
 
     @cached_property
     def encoder(self) -> Any:
