@@ -14,7 +14,20 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from normmatch import __version__
-from normmatch.commands import ablate, bench, convert, data, demo, export, label, match, propagate, quickstart, train
+from normmatch.commands import (
+    ablate,
+    bench,
+    convert,
+    data,
+    demo,
+    export,
+    label,
+    locate,
+    match,
+    propagate,
+    quickstart,
+    train,
+)
 from normmatch.commands.eval import evaluate
 from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
@@ -51,6 +64,7 @@ BENCH: Any = Union[  # noqa: UP007
 ]
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
+    _command("locate", locate.locate),
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),
