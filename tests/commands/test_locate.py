@@ -20,7 +20,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("images").mkdir()
     for i in range(3):
         Image.fromarray(photograph(i)).save(f"images/{i}.png")
-    annotations.write("images/reference.json", [Annotation("0.png", ("eye", "nose"), points(0, 2))])
+    annotations.write("images/reference.json", [Annotation("0.png", tuple("abcdefgh"), points(0, 8))])
     return tmp_path
 
 
@@ -29,8 +29,8 @@ def test_people_are_told_where_to_look(scene: Path, capsys: pytest.CaptureFixtur
     Path("images/bad.png").write_text("hello")
     main([command, "images/reference.json", "images", "--out", "found"])
     out, err = capsys.readouterr()
-    assert "2 landmarks of 2 photographs are in found/located.json" in out
-    assert "2 of 2" in out  # unsure landmarks
+    assert "8 landmarks of 2 photographs are in found/located.json" in out
+    assert "8 of 8" in out  # unsure landmarks
     assert "1 photographs could not be read, see found/failed.jsonl" in err
     assert "The certainty is low altogether" in err  # these are other things
 
