@@ -105,7 +105,7 @@ def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = {Path(name).name: wheel.read(name).decode() for name in files if ".dist-info/" in name}
     source = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(ROOT / "src").as_posix() for path in source} <= files
-    assert {"normmatch/weights/small.safetensors", "normmatch/app/static/index.html"} <= files
+    assert {"normmatch/weights/small.safetensors", "normmatch/app/static/pair.html"} <= files
     assert "normmatch = normmatch.__main__:main" in text["entry_points.txt"]
     metadata = Parser().parsestr(text["METADATA"])
     offered = {extra: set() for extra in metadata.get_all("Provides-Extra")}
