@@ -27,7 +27,7 @@ def propagate(
     normmatch propagate reference.json images --candidates candidates.json --out result.json
 
     Without candidates it is `normmatch locate`. A labelling tool opens the result; every keypoint has a score there,
-    under `keypoint_scores`. Keypoints files are as for `normmatch match`; what the candidates are called does not matter.
+    under `keypoint_scores`. Keypoints files are as for `normmatch match`; candidates may be called anything.
 
     Args:
         reference: a keypoints file with one object, whose image lies beside it or in IMAGES
