@@ -143,7 +143,7 @@ def test_a_folder_from_the_first_point_to_the_last(tmp_path: Path) -> None:
         kept = {name: {**point, "from": "kept"} for name, point in found[others[0]]["points"].items()}
         assert client.accept(others[0], kept).json["counts"]["kept_share"] == 1
         job = client.wait_until_idle(2)
-        assert (job["kind"], job["total"]) == ("renew", 5)
+        assert job["kind"] == "renew"
     on_disk = read_project(tmp_path / "spots" / "normmatch.json")
     assert on_disk.photographs[second].points["middle"].xy == (1.0, 2.0)
     assert {point.origin for point in on_disk.photographs[others[0]].points.values()} == {"kept"}

@@ -20,7 +20,7 @@ from normmatch.app.opening import matched, with_annotations
 from normmatch.app.pages import as_json, asked, got, make_pages, sentence
 from normmatch.app.parcel import unpack
 from normmatch.app.photographs import THUMB, VIEW, Photographs, fault_of
-from normmatch.app.proposing import Proposer
+from normmatch.app.proposing import NOTHING_YET, Proposer, was_proposed
 from normmatch.app.store import Conflict, Store, counts_of
 from normmatch.app.suspects import Suspects
 from normmatch.errors import InputError
@@ -68,7 +68,7 @@ class Labelling:
         return {
             "proposals": self.store.proposals, "job": proposer.job, "last_job": proposer.last_job,
             "engine": proposer.engine, "counts": counts_of(project), "suspects": self.suspects.of(project),
-            "alike": {},
+            "alike": self.proposer.alike(project.photographs if files is None else files),
         }  # fmt: skip
 
     def edit(self, body: bytes) -> Json:
@@ -77,9 +77,9 @@ class Labelling:
         revision, edits = given.get("revision"), given.get("edits")
         if type(revision) is not int or not isinstance(edits, list) or not isinstance(given.get("window"), str):
             raise InputError("The page sent no edits; expected `window`, `revision` and a list `edits`.")
-        before = references_of(self.store.project)
+        before = teaching(self.store.project)
         project = self.store.edit(given["window"], revision, edits)
-        if references_of(project) != before and was_proposed(project):
+        if teaching(project) != before and was_proposed(project) and project.reviewed:
             self.proposer.ask("renew")
         return {"revision": project.revision, "counts": counts_of(project), "suspects": self.suspects.of(project)}
 
@@ -88,7 +88,7 @@ class Labelling:
         if files is not None and not (isinstance(files, list) and all(isinstance(file, str) for file in files)):
             raise InputError("The page asked for proposals on what are no files; expected a list of names.")
         if not self.store.project.reviewed:
-            raise InputError("No photograph is reviewed yet; set the landmarks on one and accept it, then propose.")
+            raise InputError(NOTHING_YET)
         if self.proposer.engine["error"]:
             raise InputError(self.proposer.engine["error"])
         self.proposer.ask("propose", files=files)
@@ -185,14 +185,10 @@ async def _full(request: Request, error: OSError) -> Response:
     return sentence(507, f"The project could not be saved: {error.strerror or error}.")
 
 
-def references_of(project: Project) -> list[Any]:
+def teaching(project: Project) -> list[Any]:
     """What the machine learns from: equal before and after an edit, there is nothing to renew."""
-    return [(one.file, one.points, one.box) for one in project.reviewed]
-
-
-def was_proposed(project: Project) -> bool:
-    points = (point for one in project.photographs.values() for point in one.points.values())
-    return any(point.origin in ("proposed", "kept") for point in points)
+    boxes = [one.box for one in project.photographs.values()]
+    return [*boxes, *((one.file, one.points) for one in project.reviewed), project.names]
 
 
 def _read(body: bytes) -> Json:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from normmatch.errors import InputError, NormMatchError
 from normmatch.geometry import Box
 from normmatch.matching.given import Reference, check_box, whole_box
@@ -78,6 +80,7 @@ class Album:
         boxes: of objects, where people have drawn them.
         cache: a folder for what the encoder says, so that the album opens at once the next time.
         looks: 1 looks once, which is faster.
+        learn: with few references, the other photographs teach how the landmarks look.
     """
 
     def __init__(
@@ -87,7 +90,9 @@ class Album:
         boxes: Mapping[str, Any] | None = None,
         cache: Path | None = None,
         looks: Literal[1, 2] = 2,
+        learn: bool = True,
     ) -> None:
+        self.learn = learn
         self.files = dict(files) if isinstance(files, Mapping) else {str(file): Path(file) for file in files}
         self.boxes, self.looks, self.sight = dict(boxes or {}), looks, Sight(encoder, CROPS, cache)
         self.references: dict[str, Marked] = {}
@@ -104,7 +109,7 @@ class Album:
         """Propose the landmarks of all photographs anew; those given are the references, and no others."""
         with self._first():
             self._model = self._fitted(references) if references else None
-            self.references, self._learned = dict(references), not 0 < len(references) < FEW
+            self.references, self._learned = dict(references), not (self.learn and 0 < len(references) < FEW)
             self._renew()
 
     def locate(self, name: str) -> Located:
@@ -131,6 +136,18 @@ class Album:
         """Of each photograph that was encoded and is no reference, as exact as is known now."""
         seen = list(self._seen.items())
         return {name: one.located for name, one in seen if one.located is not None and name not in self.references}
+
+    def is_settled(self, name: str) -> bool:
+        """Whether a photograph's proposals are about the object, found with the references of now."""
+        return name in self._seen and self._seen[name].settled
+
+    def look_of(self, name: str) -> np.ndarray | None:
+        """The unit vector (D,) of all that a photograph shows, by which others are alike; None before it is encoded."""
+        seen = self._seen.get(name)
+        if seen is None:
+            return None
+        mean = self.sight.see(seen.photograph, seen.crop).features.mean(0)
+        return mean / max(float(np.linalg.norm(mean)), 1e-9)
 
     @property
     def status(self) -> Status:
