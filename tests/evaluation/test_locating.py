@@ -62,8 +62,8 @@ def test_predictions_are_scored_again_without_a_network(data: Path, monkeypatch:
     first = evaluate_locating([str(data / "all.json")], settings(data))
     monkeypatch.setattr(locating, "Matcher", None)
     again = evaluate_locating([], settings(data, predictions=(data / "out/located.jsonl",), out=None))
-    assert json.dumps(again["results"]) == json.dumps(first["results"])  # NaN is NaN there
-    (data / "bad.jsonl").write_text('{"class": 1}\n')
+    assert json.dumps(again["results"]) == json.dumps(first["results"])
+    (data / "bad.jsonl").write_text('{}\n{"class": 1}\n')
     with pytest.raises(NormMatchError, match="holds no predictions of locating"):
         evaluate_locating([], settings(data, predictions=(data / "bad.jsonl",)))
 
@@ -80,7 +80,7 @@ def test_a_list_of_pairs(data: Path) -> None:
     (result,) = evaluate_locating([str(data / "pairs.csv")], settings(data, references=()))["results"]
     assert list(result["classes"]) == ["bird"]
     assert result["pck 0.05"] == 1
-    (row,) = map(json.loads, (data / "out/located.jsonl").read_text().splitlines())
+    _, row = map(json.loads, (data / "out/located.jsonl").read_text().splitlines())
     assert row["size"] == 260  # of the image, as is usual there
     np.testing.assert_allclose(row["truth"], PLACES + np.array((10, 8)), atol=0.01)
 

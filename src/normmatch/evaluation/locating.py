@@ -32,7 +32,7 @@ from normmatch.matching.given import MARGIN, Reference
 from normmatch.matching.locate import POOL, choose_evenly, prepare
 from normmatch.matching.matcher import Matcher
 from normmatch.matching.sight import Encoder, Photograph, Sight
-from normmatch.outputs import check_outputs, words_apart, write_json, write_text, writing
+from normmatch.outputs import MADE_BY, check_outputs, words_apart, write_json, write_text, writing
 from normmatch.progress import show_progress
 from normmatch.weights import find_weights
 
@@ -43,7 +43,11 @@ REMEMBERED = 2000  # crops: 3.4 GB
 def evaluate_locating(what: Sequence[str], config: EvalConfig) -> dict[str, Any]:
     """Predict, or read predictions; score them; write and print the tables."""
     file = (config.out or Path()) / FILE
-    outputs = {"--out": [file] if config.out else None, "--json": config.json, "--markdown": config.markdown}
+    outputs = {
+        "--out": file if config.out and not config.predictions else None,
+        "--json": config.json,
+        "--markdown": config.markdown,
+    }
     if config.predictions:
         check_outputs(outputs, config.predictions, config.overwrite)
         rows = [row for path in config.predictions for row in read_rows(path)]
@@ -61,7 +65,8 @@ def evaluate_locating(what: Sequence[str], config: EvalConfig) -> dict[str, Any]
         rows = list(show_progress(predict(split, matcher.backend, config), count, 0, True, "photographs"))
         if config.out:
             with writing(file):
-                write_text(file, "".join(json.dumps(row) + "\n" for row in rows))
+                lines = [json.dumps(row) + "\n" for row in ({"made_by": MADE_BY, **about}, *rows)]
+                write_text(file, "".join(lines))
     report = {**about, "results": score(rows)}
     tables = make_tables(report)
     with words_apart(config.json, config.markdown):
@@ -182,10 +187,12 @@ def _chosen_pairs(split: Split, config: EvalConfig) -> list[int]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The predictions of a file."""
+    """The predictions of a file, behind its first line, which says where they come from."""
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        if all(row.keys() >= {"class", "references", "draw", "truth", "size", "keypoints", "scores"} for row in rows):
+        _, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if rows and all(
+            row.keys() >= {"class", "references", "draw", "truth", "size", "keypoints", "scores"} for row in rows
+        ):
             return rows
     except (OSError, ValueError, AttributeError, RecursionError):
         pass
