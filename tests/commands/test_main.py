@@ -114,12 +114,12 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 
 
 def test_prepare_and_check_a_folder(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    code, out, _ = run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32, "--workers", 1)
+    code, out, _ = run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32)
     assert code == 0
     assert "6 objects" in out
     folder = prepared_folder("folder", root, size=32)
     assert folder == root / "prepared" / "folder-nmt-32"
-    splits = load_prepared(folder, open_dataset("folder", root), 32)
+    splits = load_prepared(folder)
     assert splits["train"].images.shape[1:] == (32, 32, 3)
     sheet = root / "sheets" / "sheet.png"
     code, out, _ = run(capsys, "data", "check", "folder", "--root", root, "--out", sheet)
@@ -135,7 +135,7 @@ def test_size_is_the_protocols_unless_given() -> None:
 
 def test_own_images_that_cannot_be_read_are_an_error(capsys: pytest.CaptureFixture[str], root: Path) -> None:
     (root / "3.png").write_bytes(b"no image")
-    code, _, err = run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32, "--workers", 1)
+    code, _, err = run(capsys, "data", "prepare", "folder", "--root", root, "--size", 32)
     assert code == 2
     assert "3.png" in err
     assert not prepared_folder("folder", root, size=32).exists()
@@ -195,7 +195,7 @@ def test_from_real_archives(capsys: pytest.CaptureFixture[str], shared_datasets:
     options = ("--root", root, "--archives", shared_datasets)
     code, out, _ = run(capsys, "data", "download", "willow", *options)
     assert (code, "WILLOW-Duck-sample.tar" in out) == (0, True)
-    code, out, err = run(capsys, "data", "prepare", "willow", *options, "--size", 32, "--workers", 1)
+    code, out, err = run(capsys, "data", "prepare", "willow", *options, "--size", 32)
     assert (code, "12 objects" in out) == (0, True)
     assert "WILLOW Duck has 12 usable images" in err  # a loader's warning, without file and line
     assert "UserWarning" not in err

@@ -1,11 +1,9 @@
 """PascalVOC keypoints: the filters, the split that must not run code, the held-out images, the real counts."""
 
 import os
-import pickle
 import shutil
 import tarfile
 import warnings
-import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -75,7 +73,10 @@ def add(root: Path, xml: str | None, *, flags: str | None = None, entry: str = "
         (root / "annotations" / entry).parent.mkdir(exist_ok=True)
         (root / "annotations" / entry).write_text(xml)
     names = pascal_voc.read_split(root / pascal_voc.SPLIT_FILE)
-    train, test = ({label: names[key][i] for i, label in enumerate(layouts.VOC_CLASSES)} for key in ("train", "test"))
+    train, test = (
+        {label: [name for name in names[key] if name.startswith(f"{label}/")] for label in layouts.VOC_CLASSES}
+        for key in ("train", "test")
+    )
     test["cat"] = [*test["cat"], entry]
     layouts.write_voc_split(root / pascal_voc.SPLIT_FILE, train, test)
     return pascal_voc.load(root)
@@ -246,26 +247,16 @@ class Malicious:
         return os.mkdir, (str(self.target),)
 
 
-def test_malicious_split_is_refused_and_does_not_run(root: Path) -> None:
+def test_malicious_split_does_not_run(root: Path) -> None:
     target = root / "it_ran"
     array = np.empty(20, dtype=object)
     array[:] = [Malicious(target)] * 20
     np.savez(root / pascal_voc.SPLIT_FILE, train=array, test=array)
-    with pytest.raises(DataError, match=r"not the split file .*mkdir"):
+    with pytest.raises(DataError, match="not the split file .*no names of objects"):
         pascal_voc.load(root)
     assert not target.exists()
     np.load(root / pascal_voc.SPLIT_FILE, allow_pickle=True)["train"]
     assert target.exists(), "the file is harmless, so this test shows nothing"
-
-
-def test_builtins_are_refused_too(root: Path) -> None:
-    stream = (
-        b"\x93NUMPY\x01\x00\x46\x00" + b"{'descr': '|O', 'fortran_order': False, 'shape': (20,), }".ljust(69) + b"\n"
-    )
-    with zipfile.ZipFile(root / "evil.npz", "w") as archive:
-        archive.writestr("train.npy", stream + pickle.dumps(eval))
-    with pytest.raises(DataError, match=r"builtins\.eval"):
-        pascal_voc.read_split(root / "evil.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 cut"])
@@ -281,7 +272,7 @@ def test_split_of_another_shape_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not the split file"):
         pascal_voc.read_split(path)
     np.savez(path, train=np.array([1, None]), test=np.array([1, None]))
-    with pytest.raises(DataError, match="expected 20 lists of names"):
+    with pytest.raises(DataError, match="is not the split file"):
         pascal_voc.read_split(path)
 
 

@@ -201,7 +201,7 @@ def test_workers_that_are_none(
     ]
     Path("points.csv").write_text("\n".join(["image,class,name,x,y", *rows]))
     for count in ("-3", "0", "1_0", "9" * 50):
-        code, _, err = run(capsys, "data", "prepare", "folder", "--root", ".", "--workers", count)
+        code, _, err = run(capsys, "data", "prepare", "folder", "--root", ".", "--size", count)
         assert code == 2, (count, err)
 
 

@@ -26,7 +26,7 @@ PLACES = points(0, 6, 200, 160)
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reference and a folder of three photographs of the same thing, elsewhere in each."""
     monkeypatch.setattr(module, "Matcher", lambda *_, **__: SimpleNamespace(backend=FakeEncoder()))
-    monkeypatch.setattr(module, "weights_files", lambda *_: [])
+    monkeypatch.setattr(module, "find_weights", lambda _: tmp_path / "reference.json")
     Image.fromarray(photograph(0, 200, 160)).save(tmp_path / "mine.png")
     annotations.write(tmp_path / "reference.json", [Annotation("mine.png", NAMES, PLACES, None, "thing")])
     (tmp_path / "photographs").mkdir()

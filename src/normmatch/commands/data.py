@@ -47,11 +47,10 @@ def prepare(
     archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     size: int | None = None,
-    workers: int | None = None,
 ) -> None:
     """Decode, crop and resize every object once, into a cache that training and evaluation read.
 
-    The cache goes to ROOT/prepared. If the command is interrupted, the next one goes on where it stopped.
+    The cache goes to ROOT/prepared.
 
     Args:
         name: the dataset
@@ -59,7 +58,6 @@ def prepare(
         archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         size: side of the square images in pixels; the protocol's if not given
-        workers: number of processes; one for each core if not given
     """
     from normmatch.datasets import prepared
     from normmatch.datasets.catalog import open_dataset, prepared_folder
@@ -68,7 +66,7 @@ def prepare(
     dataset = open_dataset(name, root, protocol)
     size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size)
-    report = prepared.prepare(dataset, folder, size, workers, strict=name == "folder")
+    report = prepared.prepare(dataset, folder, size, strict=name == "folder")
     print(f"{report.objects:,} objects are in {folder} ({len(report.skipped):,} skipped, {report.seconds:.0f} s)")
 
 
@@ -91,8 +89,7 @@ def check(
         overwrite: replace a picture that NormMatch did not write, too
     """
     from normmatch.datasets.catalog import open_dataset
-    from normmatch.datasets.check import print_summary, summarize
-    from normmatch.datasets.contact_sheet import contact_sheet
+    from normmatch.datasets.check import contact_sheet, print_summary, summarize
     from normmatch.outputs import check_outputs
 
     out = out or Path(f"{name}-check.png")

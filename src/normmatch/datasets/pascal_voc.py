@@ -8,9 +8,10 @@ root/voc2011_pairs.npz                                     names of the training
 import io
 import math
 import os
-import pickle
+import pickletools
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,61 +37,29 @@ ENTRY = re.compile(r"([a-z]+)/(\d{4})(_\d+)_(\d+)\.xml")  # class / year, image,
 LAST_PERSON_YEAR = 2008
 
 
-class _Part:
-    """Stands in for numpy's classes while the split is unpickled: it keeps the state and runs nothing."""
+def read_split(path: Path) -> dict[str, list[str]]:
+    """Names of the `train` and `test` objects, in the order of the 20 lists that the file has.
 
-    state: object = None
-
-    def __init__(self, *args: object) -> None:
-        pass
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
-
-
-class _SplitUnpickler(pickle.Unpickler):
-    """Admits the three names that a pickled object array needs, all as `_Part`, and refuses every other."""
-
-    ALLOWED = frozenset(
-        {
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> type[_Part]:
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return _Part
-
-
-def read_split(path: Path) -> dict[str, list[list[str]]]:
-    """Names of the `train` and `test` objects, 20 lists each, read without running anything the file says."""
+    They are pickled; only the strings among the pickle's instructions are taken, and nothing is run.
+    """
     split = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for key in ("train", "test"):
                 entry = archive.getinfo(f"{key}.npy")
                 if entry.file_size > LARGEST_SPLIT:
-                    raise DataError(f"{path} unpacks to more than {LARGEST_SPLIT} bytes; expected the original file.")
+                    raise ValueError(f"it unpacks to more than {LARGEST_SPLIT} bytes")
                 stream = io.BytesIO(archive.read(entry))
-                version = np.lib.format.read_magic(stream)
-                read_header = np.lib.format.read_array_header_1_0
-                (read_header if version == (1, 0) else np.lib.format.read_array_header_2_0)(stream)
-                array = _SplitUnpickler(stream, encoding="latin1").load()
-                split[key] = array.state[-1]  # (version, shape, dtype, fortran, items)
-    except DataError:
-        raise
+                stream.seek(10)  # behind the magic bytes of a .npy file, in front of its header, which is one line
+                stream.readline()
+                words = (word for _, word, _ in pickletools.genops(stream))
+                split[key] = [word for word in words if isinstance(word, str) and word.endswith(".xml")]
+                if not split[key]:
+                    raise ValueError(f"{key} holds no names of objects")
     except FileNotFoundError:
         raise DataError(f"{path} is missing; expected the split file {SPLIT_FILE} there.") from None
-    except Exception as error:  # broken bytes make the unpickler raise nearly anything; none of it is ours
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is not the split file {SPLIT_FILE}: {error}.") from None
-    for lists in split.values():
-        names_only = isinstance(lists, list) and all(isinstance(names, list) for names in lists)
-        if not names_only or len(lists) != len(CLASSES) or not all(isinstance(n, str) for ns in lists for n in ns):
-            raise DataError(f"{path} is not the split file {SPLIT_FILE}: expected {len(CLASSES)} lists of names.")
     return split
 
 
@@ -121,13 +90,13 @@ def load(root: Path, protocol: str = "nmt", val_share: float = 0.1, seed: int = 
 
 
 def _read_objects(
-    lists: Sequence[Sequence[str]], voc: Path, berkeley: Path, keep_outside: bool, skipped: Skipped
+    entries: Sequence[str], voc: Path, berkeley: Path, keep_outside: bool, skipped: Skipped
 ) -> tuple[Annotation, ...]:
     """All objects that the split names and the filters admit; the others are counted in `skipped`."""
     images = set(os.listdir(voc / "JPEGImages"))
     flagged: dict[str, list[bool]] = {}  # by image: is each object difficult, occluded or truncated
     objects = []
-    for entry, times in Counter(name for names in lists for name in names).items():
+    for entry, times in Counter(entries).items():
         if times > 1:
             skipped.add("objects listed twice", entry, times=times - 1)
         try:

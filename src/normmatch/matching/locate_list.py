@@ -29,7 +29,7 @@ from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.run_folder import Record, Task, add_to_run, digest, files_of, run_tasks_in
 from normmatch.matching.sight import Photograph, Sight
 from normmatch.outputs import check_outputs
-from normmatch.weights import weights_files
+from normmatch.weights import find_weights
 
 HANDED_OUT = 32  # photographs that a worker of Ray gets at a time
 MAX_LIST = 64 << 20  # bytes of a list of photographs
@@ -43,8 +43,8 @@ class LocateOptions:
     """a bundled network, or a file or folder that training wrote"""
     device: str = "auto"
     """auto, cpu, cuda or mps"""
-    backend: BackendName = "torch"
-    """what runs the network; onnx needs what `normmatch export` wrote as its weights"""
+    backend: BackendName = "auto"
+    """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
     looks: Literal[1, 2] = 2
     """2 looks at each landmark's surroundings once more, in more detail; 1 is several times faster"""
     references: int = 30
@@ -93,8 +93,7 @@ def locate_list(
         raise DataError(f"There is no photograph but the references in {' '.join(map(str, photographs))}.")
     index = None if boxes is None else ImageIndex(annotations.read(boxes), boxes)
     tasks: list[Task] = [{"row": i, "image": str(file), "box": _box(index, file)} for i, file in enumerate(files)]
-    weights = weights_files(options.weights, options.backend)
-    given = [reference, *([boxes] if boxes else []), *weights]
+    given = [reference, *([boxes] if boxes else []), find_weights(options.weights)]
     check_outputs({"--out": [*files_of(out), *edited(out, format)]}, [*given, *own, *files], overwrite)
     asked = {key: value for key, value in asdict(options).items() if key != "device"} | {
         "normmatch": __version__, "files given": digest(given), "tasks": json.dumps(tasks),

@@ -27,7 +27,7 @@ from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
 from normmatch.matching.run_folder import Record, Task, digest, files_of, images_of, run_tasks_in
 from normmatch.outputs import MADE_BY, check_outputs, whole_file
-from normmatch.weights import weights_files
+from normmatch.weights import find_weights
 
 REMEMBERED = 400  # images of a list that are not read and encoded again: a gigabyte, or two with 2,000 points each
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
@@ -75,7 +75,7 @@ def match_list(
         check_count(workers, "workers", 1, MAX_WORKERS)
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
-    read: tuple[Path | str, ...] = (pairs, keypoints, *weights_files(options.weights, options.backend))
+    read: tuple[Path | str, ...] = (pairs, keypoints, find_weights(options.weights))
     table = out / "results.parquet" if format == "parquet" else None
     check_outputs({"--out-dir": [*files_of(out), *([table] if table else [])]}, (*read, *images_of(tasks)), overwrite)
     failed = run_tasks_in(
@@ -189,7 +189,7 @@ def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
     values = asdict(options) | {"pairs": digest([pairs]), "keypoints": digest([keypoints]), "normmatch": __version__}
     del values["device"], values["compile"]  # how fast it is done, not what
-    return values | {"weights": digest(weights_files(options.weights, options.backend))}
+    return values | {"weights": digest([find_weights(options.weights)])}
 
 
 def _write_parquet(results: Path, path: Path) -> None:
