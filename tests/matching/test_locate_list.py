@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from normmatch import annotations
 from normmatch.annotations import Annotation
 from normmatch.errors import NormMatchError
 from normmatch.matching import locate_list as module
+from normmatch.matching import located_files
 from normmatch.matching.locate_list import LocateOptions, find_photographs, locate_list, read_references
 from normmatch.matching.located_files import Summary
 from tests.matching.locating_scene import FakeEncoder, photograph, points
@@ -113,6 +115,17 @@ def test_of_many_references_those_are_used_that_are_like_the_photographs(scene: 
     run(scene, reference="two.json", references=1)
     record = json.loads((scene / "out/run.json").read_text())
     assert record["references used"] == [str(scene / "mine.png")]
+
+
+def test_things_that_lie_turned_are_noticed(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in (module, located_files):  # noise is told apart too easily to leave a doubt
+        monkeypatch.setattr(part, "SURE", 1.1)
+    assert "--any-way-round" not in run(scene, looks=1).advice
+    shutil.rmtree(scene / "out")
+    for i, way in enumerate((Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)):
+        image = Image.open(scene / f"photographs/{i}.png")
+        image.transpose(way).save(scene / f"photographs/{i}.png")
+    assert "--any-way-round" in run(scene, looks=1).advice
 
 
 def test_boxes_are_kept(scene: Path) -> None:

@@ -23,8 +23,9 @@ from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.io import read_text
 from normmatch.matching.given import Reference
+from normmatch.matching.landmarks import Landmarks
 from normmatch.matching.locate import POOL, REMEMBERED, choose_evenly, choose_references, prepare
-from normmatch.matching.located_files import Names, Summary, edited, write_files
+from normmatch.matching.located_files import SEEM_TURNED, SURE, Names, Summary, edited, write_files
 from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.run_folder import Record, Task, add_to_run, digest, files_of, run_tasks_in
 from normmatch.matching.sight import Photograph, Sight
@@ -32,6 +33,7 @@ from normmatch.outputs import check_outputs
 from normmatch.weights import find_weights
 
 HANDED_OUT = 32  # photographs that a worker of Ray gets at a time
+CHECKED = 4  # photographs that are turned to see whether that helps, where the certainty is low altogether
 MAX_LIST = 64 << 20  # bytes of a list of photographs
 
 
@@ -144,14 +146,20 @@ class LocateWorker:
             mirrored=turned and flip != sorted(flip), flip=flip,
         )  # fmt: skip
         self.chosen = {"references used": [self.known[i].image for i in used], "looks used": landmarks.looks}
+        certainties: list[float] = []
         for task in tasks:
             try:
                 found = landmarks.locate(Photograph.of(task["image"], task["image"]), task["box"])
             except NormMatchError as error:
                 yield {"row": task["row"], "image": task["image"], "error": str(error)}
                 continue
+            certainties.append(float(found.scores.mean()))
             values = {key: np.round(value, 4).tolist() for key, value in asdict(found).items() if key != "box"}
             yield {"row": task["row"], "image": task["image"], "box": found.box, "boxed": bool(task["box"]), **values}
+        if certainties and not turned and np.mean(certainties) < SURE:
+            plain = Landmarks([references[i] for i in used], sight, 1)  # what has not learned from turned things
+            checked = [plain.seems_turned(*one) for one in choose_evenly(pool, CHECKED)]
+            self.chosen[SEEM_TURNED] = sum(checked) > len(checked) / 2
 
 
 def read_references(path: Path) -> tuple[Names, list[Annotation]]:

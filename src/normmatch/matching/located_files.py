@@ -29,6 +29,7 @@ from normmatch.progress import show_progress
 
 SURE = 0.5  # probability under which a landmark needs a look, or is taken to be absent
 LOW = 0.3  # mean certainty of all photographs under which something is wrong
+SEEM_TURNED = "seem to lie any way round"
 COLUMNS = ("image", "landmark", "x", "y", "score", "visible", "spread")
 
 
@@ -96,18 +97,28 @@ def write_files(
     add_to_run(out, {"written": {one.name: digest([one]) for one in files_to_write(out, format)}})
     rows = [(one["image"], float(np.mean(one["scores"])), sum(s < SURE for s in one["scores"])) for one in records]
     sure, unsure = sum(len(names.all) - row[2] for row in rows), tuple(row for row in rows if row[2])
-    return Summary(len(records), tuple(failed), unsure, sure, len(names.all), file, _advice(records))
+    return Summary(
+        len(records),
+        tuple(failed),
+        unsure,
+        sure,
+        len(names.all),
+        file,
+        _advice(records, bool(read_run(out).get(SEEM_TURNED))),
+    )
 
 
-def _advice(records: Sequence[Record]) -> str:
+def _advice(records: Sequence[Record], turned: bool) -> str:
     """What to do where the certainty is low altogether."""
     mean = float(np.mean([np.mean(one["scores"]) for one in records]))
+    low = f"The certainty is low altogether ({mean:.2f} on average)"
+    if turned and mean < SURE:
+        return f"{low}, and the things seem to lie turned: try --any-way-round."
     if mean >= LOW:
         return ""
     return (
-        f"The certainty is low altogether ({mean:.2f} on average): do the photographs show the same kind of thing as "
-        "the references? More references help most; things that lie any way round need --any-way-round, and "
-        "photographs with several things in them --boxes."
+        f"{low}: do the photographs show the same kind of thing as the references? More references help most; "
+        "photographs with several things in them need --boxes."
     )
 
 
