@@ -17,6 +17,7 @@ from normmatch import __version__
 from normmatch.commands import (
     ablate,
     bench,
+    check,
     convert,
     data,
     demo,
@@ -68,6 +69,7 @@ COMMANDS: Any = Union[  # noqa: UP007
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),
+    _command("check", check.check),
     _group("data", DATA, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     _command("eval", evaluate),
