@@ -57,7 +57,8 @@ def read_homography(path: Path) -> np.ndarray:
 def _read_sequence(folder: Path, grid: int, skipped: Skipped) -> list[Annotation]:
     """Image 1 with the grid, then the other images with the grid's projections; empty without a usable image 1."""
     images = {path.stem: path for path in image_files(folder)}
-    label, sequence = LABELS[folder.name[:2]], []
+    label = LABELS[folder.name[:2]]
+    sequence: list[Annotation] = []
     for number in range(1, 7):
         try:
             image = images[str(number)]
