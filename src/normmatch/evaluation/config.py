@@ -1,9 +1,11 @@
 """The settings of `normmatch eval`."""
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal
 
+from normmatch.checks import check_ranges
 from normmatch.config import ProtocolName
 from normmatch.errors import ConfigError
 
@@ -51,7 +53,7 @@ class EvalConfig:
     predictions: tuple[Path, ...] = ()
     """score these files of predictions, which --out wrote; no network is run"""
     worst: int = 0
-    """draw this many of the worst pairs, and show what they have in common"""
+    """draw this many of the worst pairs"""
     out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: Path | None = None
@@ -68,19 +70,12 @@ class EvalConfig:
     """pairs that are matched at a time"""
 
     def __post_init__(self) -> None:
-        for name in ("pairs", "batch_size", "draws", "queries", "every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1.")
-        for name in ("seed", "worst"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 0.")
-        if not all(0 < sigma < float("inf") for sigma in self.jitter):
-            raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels.")
+        check_ranges(self, "", {"pairs": (1, inf), "batch_size": (1, inf), "seed": (0, inf), "worst": (0, inf)})
+        check_ranges(self, "", {"draws": (1, inf), "queries": (1, inf), "every": (1, inf), "references": (1, inf)})
+        check_ranges(self, "", {"jitter": (1e-6, 1e6)})
         for name in ("protocol", "jitter", "predictions"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ConfigError(f"{name} names something twice, expected each once.")
-        if not all(count > 0 for count in self.references):
-            raise ConfigError(f"references is {' '.join(map(str, self.references))}, expected numbers of at least 1.")
         if not self.protocol:
             raise ConfigError("protocol is empty, expected one or several of nmt, bbgm and thinkmatch.")
         if self.calibrate and self.gray:
