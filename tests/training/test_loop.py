@@ -118,7 +118,7 @@ def test_validation_images_that_vanish(
         raise FileNotFoundError(2, "No such file or directory", "images.npy")
 
     monkeypatch.setattr(validation_module, "FeatureCache", gone)
-    message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
+    message = r"cannot be read or written: No such file or directory \(images\.npy\)"
     with pytest.raises(DataError, match=message):
         train(config(tmp_path, validate_every=2, save_every=1), splits)
     assert (tmp_path / "step-0000002.safetensors").is_file()
@@ -219,7 +219,7 @@ def test_other_folders_are_left_alone(tmp_path: Path, splits: dict[str, Prepared
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="holds something else"):
         train(config(tmp_path), splits)
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match="cannot be read or written"):
         train(config(tmp_path / "notes.txt"), splits)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

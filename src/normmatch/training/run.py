@@ -85,7 +85,10 @@ def one_sentence(config: TrainConfig) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
+        reason = error.strerror or str(error).strip().splitlines()[-1]  # a loader's process tells all of its way there
+        file = f" ({error.filename})" if error.filename else ""
+        where = f"the run in {config.out}, or its dataset,"
+        raise DataError(f"{where} cannot be read or written: {reason}{file}") from error
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"the device has too little memory for {config.batch_size} pairs a step; expected a smaller --batch-size"
