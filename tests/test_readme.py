@@ -1,13 +1,16 @@
 """What README, tutorials and how-to pages tell people to type works: Python runs, and so does each command line,
 shortened where it would be long."""
 
+import functools
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from email.parser import Parser
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -26,6 +29,7 @@ from normmatch.config import TrainConfig
 from normmatch.extras import EXTRAS
 from normmatch.matching.samples import copy_samples, get_sample
 from tests.datasets import layouts
+from tests.without_torch import run_without_torch
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,8 +38,8 @@ DOCUMENTS = ("results.md", "performance.md", "limits.md", "method.md")
 PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("tutorials/*.md"))),
          (ROOT / "docs" / "howto.md").read_text(encoding="utf-8")]  # fmt: skip
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
-PARTS = ("make", "pip", "samples", "photos/reference.json", "--json", "--pairs", "data/voc", "mine",
-         "quickstart", "beetles", "venv")  # fmt: skip
+PARTS = ("make", "pip", "samples", "photos/reference.json photos/raccoon.jpg", "propagate", "export", "--json", "--pairs",
+         "data/voc", "mine", "quickstart", "beetles", "venv")  # fmt: skip
 
 
 def blocks(language: str) -> list[str]:
@@ -87,15 +91,24 @@ def test_make_demo(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pyproject.toml").touch()
     Path("constraints.txt").touch()
     planned = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-    steps = ("-m venv .venv", "--no-build-isolation --editable '.[dev]'", "touch .venv/.installed", "normmatch samples")
+    steps = ("-m venv .venv", "--no-build-isolation --editable '.[app]'", "touch .venv/.core", "normmatch samples")
     assert sorted(steps, key=planned.index) == list(steps)
     Path("installed").touch()
-    here = [f"BIN={Path(sys.executable).parent}", "STAMP=installed"]
+    here = [f"BIN={Path(sys.executable).parent}", "CORE=installed"]
     out = subprocess.run([*command, *here], capture_output=True, text=True, check=True).stdout
     assert "6 of the 6 points with a namesake were matched with it" in out
     assert "for pictures and points of your own open the web page: " in out
     with Image.open("demo/matches.png") as picture:
         assert picture.width > 500
+
+
+MATCH_SAMPLES = """
+import normmatch
+from normmatch.matching.samples import get_sample
+cat, raccoon = get_sample("cat"), get_sample("raccoon")
+found = normmatch.match_pair(cat.path, raccoon.path, cat.points.keypoints, raccoon.points.keypoints)
+print(len(found["matches"]), *normmatch.__path__)
+"""
 
 
 def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,24 +118,48 @@ def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ((verb, what),) = commands("pip")
     assert (verb, what) == ("install", ".[app]")
     monkeypatch.chdir(ROOT)
-    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+    file = tmp_path / build_wheel(str(tmp_path))
+    assert file.stat().st_size < 50e6
+    with zipfile.ZipFile(file) as wheel:
+        wheel.extractall(tmp_path / "site")  # all that installing it is
         files = set(wheel.namelist())
         text = {Path(name).name: wheel.read(name).decode() for name in files if ".dist-info/" in name}
     source = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(ROOT / "src").as_posix() for path in source} <= files
     assert {"normmatch/weights/small.safetensors", "normmatch/app/static/pair.html"} <= files
     assert "normmatch = normmatch.__main__:main" in text["entry_points.txt"]
+    found = run_without_torch(MATCH_SAMPLES, tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert found.stdout.split() == ["6", str(tmp_path / "site" / "normmatch")], found.stderr
     metadata = Parser().parsestr(text["METADATA"])
     offered = {extra: set() for extra in metadata.get_all("Provides-Extra")}
     for line in metadata.get_all("Requires-Dist"):
         requirement = Requirement(line)
         for extra in offered:
             if requirement.marker and requirement.marker.evaluate({"extra": extra}):
-                offered[extra].add(requirement.name)
+                offered[extra].add(requirement.name.replace("-", "_"))
                 assert requirement.specifier.contains(version(requirement.name)), f"{line} is not installed"
     for module, extra in EXTRAS.items():  # what a message says to install is what brings the module
-        assert offered[extra] & set(packages_distributions()[module]), f"{extra} does not bring {module}"
+        brought = {name.replace("-", "_") for name in packages_distributions()[module]}
+        assert offered[extra] & brought, f"{extra} does not bring {module}"
     assert set(re.findall(r"`(\w+)`", README.split("Without an extra")[1].split("\n\n")[0])) == set(offered)
+
+
+@pytest.mark.skipif("WHEEL" not in os.environ, reason="WHEEL=1 installs the wheel and all it needs, from PyPI")
+def test_the_wheel_in_an_empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hatchling.build import build_wheel
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    wheel = tmp_path / build_wheel(str(tmp_path))
+    run = functools.partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    run([sys.executable, "-m", "venv", "env"])
+    run(["env/bin/pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)])
+    assert run(["env/bin/python", "-c", MATCH_SAMPLES]).stdout.startswith("6 ")
+    assert "torch" not in run(["env/bin/pip", "freeze"]).stdout
+    size = sum(
+        path.stat().st_size for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()
+    )
+    assert size < 440e6
 
 
 def test_nothing_is_left_to_fill_in() -> None:
@@ -166,7 +203,7 @@ def test_environment() -> None:
 
 def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (samples,) = commands("samples")
-    (locate,) = commands("photos/reference.json")
+    (locate,) = commands("photos/reference.json photos/raccoon.jpg")
     (match,) = commands("--json")
     main(samples)
     main(locate)
@@ -183,6 +220,22 @@ def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str])
     assert json.loads(Path("matches.json").read_text())["matches"]
     with Image.open("matches.png") as picture:
         assert picture.width > 500
+
+
+def test_the_core_works_without_torch(empty_folder: Path) -> None:
+    """What the first tutorial says, in a Python that has none, by the commands themselves."""
+    program = (
+        "import shlex, sys\nfrom normmatch.commands import main\nfor line in sys.argv[1:]:\n    main(shlex.split(line))"
+    )
+    asked = [
+        shlex.join(line)
+        for part in ("samples", "photos/reference.json photos/raccoon.jpg", "--json")
+        for line in commands(part)
+    ]
+    done = run_without_torch(program, empty_folder, *asked)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "6 landmarks of 2 photographs are in located/located.json" in done.stdout
+    assert Path("matches.png").is_file()
 
 
 def test_many_photographs(tiny: list[str]) -> None:
@@ -212,6 +265,20 @@ def test_a_folder_is_labelled(empty_folder: Path, monkeypatch: pytest.MonkeyPatc
 
 def nobody_presses_ctrl_c() -> SimpleNamespace:
     return SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda *_: True), Thread=threading.Thread)
+
+
+def test_export(empty_folder: Path) -> None:
+    (export,) = commands("export")
+    NormMatch(replace(PRESETS["tiny"], num_layers=1, sinkhorn_rounds=2)).save_pretrained("tiny")  # it takes a while
+    main([word if word != "small" else "tiny" for word in export])
+    assert {"encoder.onnx", "embed.onnx", "match.onnx"} <= {path.name for path in Path("onnx").iterdir()}
+
+
+def test_candidates_are_chosen_among(tiny: list[str]) -> None:
+    copy_samples([get_sample(title) for title in ("cat", "raccoon", "astronaut")], Path("photos"))
+    (propagate,) = commands("propagate")
+    main([*propagate, *tiny])
+    assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 3  # the reference and what was found
 
 
 def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +317,7 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     main(check)
     assert Path("mine.png").is_file()
     config = parsed(train, monkeypatch)
-    assert (config.data.name, config.init) == ("folder", "small")
+    assert (config.data.names, config.init) == (("folder",), "small")
     assert parsed(on_a_cpu, monkeypatch).backbone_lr == 0
     config.out.parent.mkdir()
     Path("tiny").rename(config.out)

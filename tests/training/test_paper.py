@@ -18,7 +18,7 @@ from normmatch.model.network import NormMatch
 THIN = {"embed_dim": 8, "depths": (1, 1, 2, 1), "num_heads": (1, 1, 2, 2)}
 
 OPTIONS = (
-    "--model.image-size 96 --model.dim 24 --model.num-layers 2 --steps 2 --batch-size 2 --data.name synthetic "
+    "--model.image-size 96 --model.dim 24 --model.num-layers 2 --steps 2 --batch-size 2 --data.names synthetic "
     "--data.root data --data.workers 0 --validation-pairs 2 --no-compile --accelerator cpu --no-tensorboard"
 )
 
@@ -27,6 +27,7 @@ OPTIONS = (
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """A hub that has the files put into it, by repository; and SwinV2s as thin as that they take no time."""
     files: dict[str, Path] = {}
+    monkeypatch.setattr("normmatch.export.files.export", lambda *_: {})  # it takes a while
     create = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda name, **options: create(name, **options, **THIN))
     monkeypatch.setattr(timm.models._hub, "hf_hub_download", lambda repo_id, filename, **_: str(files[repo_id]))

@@ -43,7 +43,10 @@ from normmatch.matching.sight import SIZE, Photograph, Sight, back, into
 from normmatch.matching.turned import TURNINGS, Turned, Turntable, angle_between
 
 WIDE = 3.0  # in a whole photograph things are shifted and scaled so much more than in a box
+CLOSER = 3  # turnings that are seen close, of those that a coarse look finds the likeliest
+QUARTERS, CLEARLY = (0, 90, 180, 270), 0.1  # turnings of the cheap check; by how much one must look more alike
 TELLING, LEFT_OUT = 3, 8  # references from which on their own photographs calibrate, and how many of them do
+TAUGHT_BY = 16  # photographs without labels, when references calibrate
 
 Kind = Literal["drawn", "close", "whole"]
 
@@ -136,18 +139,22 @@ class Landmarks:
         The shift s of all logits is what is likeliest, with a prior N(0, 1) that keeps it small where little is known.
         """
         if len(self.points) >= TELLING:
-            found = [self.left_out(number, self.tuning) for number in range(min(len(self.points), LEFT_OUT))]
+            # They must be found as the photographs are: what has taught these teaches them, too.
+            pool = self._pool.get("drawn" if self.drawn else "close", [])[:TAUGHT_BY]
+            found = [self.left_out(number, self.tuning, pool) for number in range(min(len(self.points), LEFT_OUT))]
             logits, off = (np.concatenate([getattr(one, key) for one in found]) for key in ("logits", "off"))
             self.shift = likeliest_shift(logits, off <= WITHIN)
 
-    def left_out(self, number: int, tuning: Tuning) -> "LeftOut":
+    def left_out(self, number: int, tuning: Tuning, pool: Sequence[Cells] = ()) -> "LeftOut":
         """A reference's landmarks as a first look finds them by all other references."""
         kind: Kind = "drawn" if self.drawn else "close"
         boxes, seen = self.boxes[kind], self._seen(kind)
         rest = [i for i in range(len(boxes)) if i != number]
         places = np.stack([into(self.points[i], boxes[i]) for i in rest])
         background = self.backgrounds.get(kind) or Background.of(seen)
-        model = fit_first([seen[i] for i in rest], places, background=background, tuning=tuning)
+        # A photograph that is located has been among those that teach: so is this one.
+        taught_by = [*pool, seen[number]] if pool else ()
+        model = fit_first([seen[i] for i in rest], places, taught_by, background=background, tuning=tuning)
         cells, box = seen[number], boxes[number]
         decision = model.read(cells)[1]
         mean = decision.mean[: model.landmarks]
@@ -162,7 +169,7 @@ class Landmarks:
         """The landmarks in one photograph; without a box the object is searched for in the whole of it."""
         whole = check_box(box, self.sight.size(photograph), photograph.name)
         if len(self.turnings) + len(self.sides) > 2:
-            return self._upright(self._turn(photograph, whole), whole)
+            return self._any_way_round(photograph, whole)
         kind = self.kind(box)
         if kind == "whole":
             kind, whole = "close", self.found_box(photograph, whole)
@@ -228,26 +235,47 @@ class Landmarks:
         radius = widened(radius_of(axes, found.probability[:landmarks], keypoints, box), scores, size)
         return Located(keypoints, scores, visible, radius, box)
 
-    def _turn(self, photograph: Photograph, box: Box) -> Turned:
-        """The turning, and the side, at which the landmarks look most like the references'."""
-        table, model = Turntable(self.sight.array(photograph), box), self.model("whole")
-        best, most = table.turn(0), -np.inf
+    def seems_turned(self, photograph: Photograph, box: Any = None) -> bool:
+        """Whether the landmarks look clearly more like the references' in a photograph that is turned."""
+        whole = check_box(box, self.sight.size(photograph), photograph.name)
+        strengths = [
+            one[:2] for one in self._coarse(photograph, Turntable(self.sight.array(photograph), whole), QUARTERS)
+        ]
+        upright = next(strength for strength, turning in strengths if turning == 0)
+        return max(strengths)[0] > upright + CLEARLY
+
+    def _coarse(
+        self, photograph: Photograph, table: Turntable, turnings: Sequence[int]
+    ) -> list[tuple[float, int, bool, float]]:
+        """How much the landmarks look like the references' at some turnings, the most alike first.
+
+        Each is the mean strength, the turning, whether it is mirrored, and the angle that is left then.
+        """
+        model, found = self.model("whole"), []
         for mirrored in self.sides:
-            for turning in self.turnings:
+            for turning in turnings:
                 view = Photograph.of(table.turn(turning, mirrored, SIZE).image, photograph.name)
                 cells = self.sight.see(view, (0.0, 0.0, SIZE, SIZE))
                 places = model.read(cells)[1].mean[: model.landmarks]
                 strength = strength_of(model, cells, places)
-                if strength.mean() > most:
-                    rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
-                    most, best = strength.mean(), table.turn(turning - rest * (len(self.turnings) > 1), mirrored)
-        return best
+                rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
+                found.append((float(strength.mean()), turning, mirrored, rest if len(turnings) > 1 else 0.0))
+        return sorted(found, reverse=True)
 
-    def _upright(self, view: Turned, whole: Box) -> Located:
-        """Both looks at a turned photograph, and back."""
-        upright = Photograph.of(view.image, "turned image")
-        box = self.found_box(upright, whole_box(self.sight.size(upright)))
-        found = self.second_look(upright, self.first_look(upright, box, "close"))
+    def _any_way_round(self, photograph: Photograph, whole: Box) -> Located:
+        """Both looks at the turning, and the side, that is best when the likeliest of them are seen close."""
+        table = Turntable(self.sight.array(photograph), whole)
+        best: tuple[Turned, Photograph, Glance] | None = None
+        for _, turning, mirrored, rest in self._coarse(photograph, table, self.turnings)[:CLOSER]:
+            view = table.turn(turning - rest, mirrored)
+            upright = Photograph.of(view.image, photograph.name)
+            box = self.found_box(upright, whole_box(self.sight.size(upright)))
+            glance = self.first_look(upright, box, "close")
+            if best is None or glance.located.scores.mean() > best[2].located.scores.mean():
+                best = view, upright, glance
+        assert best is not None
+        view, upright, glance = best
+        found = self.second_look(upright, glance)
         order = self.flip if view.mirrored else np.arange(len(self.flip))
         points, spread = view.back(found.keypoints), found.spread * view.scale
         return Located(points[order], found.scores[order], found.visible[order], spread[order], whole)
