@@ -38,8 +38,8 @@ DOCUMENTS = ("results.md", "performance.md", "limits.md", "method.md")
 PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("tutorials/*.md"))),
          (ROOT / "docs" / "howto.md").read_text(encoding="utf-8")]  # fmt: skip
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
-PARTS = ("make", "pip", "samples", "photos/reference.json photos/raccoon.jpg", "propagate", "export", "--json", "--pairs",
-         "data/voc", "mine", "quickstart", "beetles", "venv")  # fmt: skip
+PARTS = ("make", "pip", "samples", "locate photos", "propagate", "export", "--json", "--pairs", "data/voc", "mine",
+         "quickstart", "beetles", "wings", "venv")  # fmt: skip
 
 
 def blocks(language: str) -> list[str]:
@@ -48,7 +48,9 @@ def blocks(language: str) -> list[str]:
 
 def lines() -> list[str]:
     """Every command line, once."""
-    return list(dict.fromkeys(line for block in blocks("bash") for line in block.splitlines() if line))
+    return list(
+        dict.fromkeys(line for block in blocks("bash") for line in block.replace("\\\n", "").splitlines() if line)
+    )
 
 
 def commands(part: str) -> list[list[str]]:
@@ -203,11 +205,11 @@ def test_environment() -> None:
 
 def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (samples,) = commands("samples")
-    (locate,) = commands("photos/reference.json photos/raccoon.jpg")
+    (locate,) = commands("locate photos")
     (match,) = commands("--json")
     main(samples)
     main(locate)
-    assert "6 landmarks of 2 photographs are in located/located.json" in capsys.readouterr().out
+    assert "6 landmarks of 1 photographs are in located/located.json" in capsys.readouterr().out
     raccoon = get_sample("raccoon").points
     (found,) = [item for item in annotations.read(Path("located/located.json")) if "raccoon" in item.image]
     eyes = [
@@ -224,17 +226,11 @@ def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str])
 
 def test_the_core_works_without_torch(empty_folder: Path) -> None:
     """What the first tutorial says, in a Python that has none, by the commands themselves."""
-    program = (
-        "import shlex, sys\nfrom normmatch.commands import main\nfor line in sys.argv[1:]:\n    main(shlex.split(line))"
-    )
-    asked = [
-        shlex.join(line)
-        for part in ("samples", "photos/reference.json photos/raccoon.jpg", "--json")
-        for line in commands(part)
-    ]
-    done = run_without_torch(program, empty_folder, *asked)
+    program = "import json, sys\nfrom normmatch.commands import main\n[main(line) for line in json.loads(sys.argv[1])]"
+    asked = [line for part in ("samples", "locate photos", "--json") for line in commands(part)]
+    done = run_without_torch(program, empty_folder, json.dumps(asked))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "6 landmarks of 2 photographs are in located/located.json" in done.stdout
+    assert "6 landmarks of 1 photographs are in located/located.json" in done.stdout
     assert Path("matches.png").is_file()
 
 
@@ -261,6 +257,17 @@ def test_a_folder_is_labelled(empty_folder: Path, monkeypatch: pytest.MonkeyPatc
     Path("beetles/normmatch.json").write_text(example.replace("beetle_020.jpg", "cat.jpg"), encoding="utf-8")
     main(convert)
     assert Path("beetles.tps").read_text().startswith("LM=")
+
+
+def test_locating_is_measured(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the line asks for; tests/evaluation/test_locating.py runs it."""
+    (evaluate,) = commands("wings")
+    asked: list[Any] = []
+    monkeypatch.setattr("normmatch.evaluation.locating.evaluate_locating", lambda *given: asked.append(given))
+    main(evaluate)
+    ((what, config),) = asked
+    assert what == ("wings.json",)
+    assert (config.references, config.boxes, config.out) == ((1, 3, 5, 10), True, Path("measured"))
 
 
 def nobody_presses_ctrl_c() -> SimpleNamespace:
@@ -290,7 +297,7 @@ def test_quickstart(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    download, prepare, train, evaluate = commands("data/voc")
+    download, prepare, train, evaluate, download_too, check, train_both = commands("data/voc")
     asked = []
     monkeypatch.setattr("normmatch.datasets.download.install", lambda *args: asked.append(args) or [])
     main(download)
@@ -303,6 +310,11 @@ def test_training_on_pascal_voc(empty_folder: Path, monkeypatch: pytest.MonkeyPa
     NormMatch(PRESETS["tiny"]).save_pretrained("runs/voc")
     main([*evaluate, "--pairs", "2", "--json", "result.json"])
     (result,) = json.loads(Path("result.json").read_text())["results"]
+    main(download_too)
+    assert asked[1:] == [("spair-71k", Path("data/voc"), None)]
+    layouts.make_spair(Path("data/voc"))
+    main(check)
+    assert parsed(train_both, monkeypatch).data.names == ("pascal-voc", "spair-71k")
     assert result["mean"] == pytest.approx(sum(result["classes"].values()) / len(result["classes"]))
 
 
