@@ -66,6 +66,8 @@ def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatur
         min_shared=get_protocol(config.data.protocol).fewest_shared,
         points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
         table=frozen.table if frozen else None,
+        shares=dict(zip(config.data.names, config.data.shares, strict=True)) if config.data.shares else None,
+        places=config.model.locate_dim > 0,
     )
 
 
@@ -86,7 +88,8 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
         return batch
     total = len(batch["mask0"])
     rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
-    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index"))}
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index", "image"))}
+    share |= {key: value for key, value in batch.items() if key == "image_side"}
     share |= {key: value / world for key, value in count_points(batch).items()}
     images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
     if "augment_partner" in batch:
