@@ -209,6 +209,23 @@ def test_proposing_shows_progress_can_be_stopped_and_leaves_a_person_s_points(
         assert page.complaints() == []
 
 
+def test_improving_says_what_it_brought_and_can_be_taken_back(shared_browser: Page, tmp_path: Path) -> None:
+    with labelled(shared_browser, tmp_path / "beetles", reviewed=4) as label:
+        page = label.page
+        page.click("#proposeMore")
+        page.click("#proposeMenu button:nth-of-type(2)")
+        assert page.text("#toast") == "Improving needs 5 reviewed photographs; there are 4."
+        page.keys("Enter")
+        page.click("#proposeMore")
+        page.click("#proposeMenu button:nth-of-type(2)")
+        page.wait(
+            lambda: page.text("#toast").startswith("Improved: on reviewed photographs set aside, 91 % of the points")
+        )
+        page.click("#toast button")
+        page.wait(lambda: page.text("#toast") == "The improvement is taken back.")
+        assert page.complaints() == []
+
+
 def test_the_photograph_in_view_waits_for_newer_proposals(label: Labelled) -> None:
     page = label.page
     label.machine.better, label.machine.moved = 0.5, 0.0

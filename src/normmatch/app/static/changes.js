@@ -22,7 +22,7 @@ export const onOpen = (opener) => openers.push(opener);
 export async function load() {
   const project = await get("api/project");
   const { photographs, missing = [], ...rest } = project;
-  Object.assign(state, rest, { id: project.id ?? `${project.name}-${photographs.length}-${photographs[0]?.file ?? ""}` });
+  Object.assign(state, rest, { id: project.id ?? idOf(photographs) });
   state.suspects ??= {};
   state.missing = Object.fromEntries(missing.map(({ file, error }) => [file, error]));
   state.photographs = photographs.map((photo, number) => ({ ...photo, points: clean(photo.points), number, touched: 0 }));
@@ -34,6 +34,13 @@ export async function load() {
   shown = state.last_job?.number ?? 0;
   if (!names().includes(state.chosen)) state.chosen = null;
   return project;
+}
+
+// A folder is known by its photographs: other folders opened at this address have their own unsent edits.
+function idOf(photographs) {
+  let hash = 0;
+  for (const letter of photographs.map(({ file, width, height }) => `${file} ${width} ${height}`).sort().join("\n")) hash = (Math.imul(hash, 31) + letter.codePointAt(0)) | 0;
+  return (hash >>> 0).toString(36);
 }
 
 const clean = (points) => Object.fromEntries(Object.entries(points ?? {}).filter(([, mark]) => mark));

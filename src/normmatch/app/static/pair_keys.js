@@ -2,7 +2,7 @@
 
 import { $, make } from "./dom.js";
 import { table } from "./help_table.js";
-import { somethingOpen } from "./menus.js";
+import { focusAfterClick, somethingOpen } from "./menus.js";
 import { choose, keepAsReference, markAbsent, openReference, openTarget, remove } from "./pair_acts.js";
 import { fitOther, frames, nudge, pictures } from "./pair_sides.js";
 import { KEYS, changed, redo, state, undo } from "./pair_state.js";
@@ -87,4 +87,7 @@ function pressArrow(event, focus, list) {
   nudge(side(), dx * size, dy * size);
 }
 
-export const listen = () => document.addEventListener("keydown", press);
+export function listen() {
+  document.addEventListener("keydown", press);
+  focusAfterClick(frames[1]);
+}

@@ -73,8 +73,10 @@ export function stateOf(photo) {
 
 export function counts() {
   const count = { reviewed: 0, sure: 0, unsure: 0, unset: 0 };
-  for (const photo of state.photographs)
-    count[isDone(photo) ? "reviewed" : unsetIn(photo).length ? "unset" : checksIn(photo).length ? "unsure" : "sure"] += 1;
+  for (const photo of state.photographs) {
+    const unset = !state.landmarks.length || unsetIn(photo).length;
+    count[isDone(photo) ? "reviewed" : unset ? "unset" : checksIn(photo).length ? "unsure" : "sure"] += 1;
+  }
   return count;
 }
 

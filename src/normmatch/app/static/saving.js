@@ -1,7 +1,6 @@
 // Changes go to the server in their order, within a second. Until the answer is there they lie in local storage too, so
 // that neither a lost server nor a reload loses one.
 
-import { $ } from "./dom.js";
 import { banner, toast } from "./messages.js";
 import { changed, state } from "./project.js";
 import { post } from "./server.js";
@@ -120,7 +119,6 @@ export function stop() {
     ["Load what the other saved", () => { goOn(); reloaders.forEach((reload) => reload("Loaded what the other window saved.")); }],
     ["Save mine as a copy", saveCopy],
   ]);
-  $("#frame").focus({ preventScroll: true });
   changed();
 }
 
