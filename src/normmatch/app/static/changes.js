@@ -29,7 +29,7 @@ export async function load() {
   state.proposed = state.photographs.some((photo) => Object.values(photo.points).some((mark) => mark.score != null || mark.was));
   state.newer = null;
   state.visited = [];
-  state.alikeLetters = undefined;
+  state.stems = null;
   proposals = project.proposals ?? 0;
   shown = state.last_job?.number ?? 0;
   if (!names().includes(state.chosen)) state.chosen = null;

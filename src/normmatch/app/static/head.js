@@ -90,13 +90,18 @@ function reasonFor(photo) {
   return [sign("sure"), "All are sure. Look, then accept."];
 }
 
+// What looks like a slip: an exchange is offered to be undone, everything else is the server's sentence.
 function slipReason(slips) {
-  const swapped = slips.filter(({ kind }) => kind === "exchanged");
-  const [{ landmark, other }] = swapped.length ? swapped : slips;
-  const called = swapped.length ? [landmark, other] : slips.map((slip) => slip.landmark);
-  const words = make("span", {}, "Possible slip: ", make("b", {}, called.join(", ")), swapped.length ? " look exchanged." : " far from where the others have it.");
-  const put = () => { choose(landmark); exchange(); resort(); };
-  return [sign("slip"), words, ...(swapped.length && pairOf(landmark) === other ? [button("Exchange them", put, { class: "chip" })] : [])];
+  const swapped = slips.find(({ kind, landmark, other }) => kind === "exchanged" && landmark && pairOf(landmark) === other);
+  const far = slips.filter(({ kind }) => kind === "far").map(({ landmark }) => landmark);
+  if (swapped) {
+    const { landmark, other } = swapped;
+    const put = () => { choose(landmark); exchange(); resort(); };
+    return [sign("slip"), make("span", {}, "Possible slip: ", make("b", {}, `${landmark}, ${other}`), " look exchanged."), button("Exchange them", put, { class: "chip" })];
+  }
+  if (far.length) return [sign("slip"), make("span", {}, "Possible slip: ", make("b", {}, far.join(", ")), " far from where the others have it.")];
+  const words = slips[0].why ?? `${slips[0].landmark ?? "The points"} ${slips[0].kind}.`;
+  return [sign("slip"), make("span", { title: words }, "Possible slip: ", words)];
 }
 
 function questionFor(photo) {

@@ -1,7 +1,7 @@
 // What the labelling page knows: the project as the server has it, and how it is looked at. Everything is drawn from here.
 
 import { bandOf, certaintyOf, isPlaced, isProposed, wantsCheck } from "./certainty.js";
-import { memory, onceAFrame, percent, plural, stemOf } from "./dom.js";
+import { memory, onceAFrame, percent, plural, shortened, stemOf } from "./dom.js";
 import { servedSource } from "./tiles.js";
 
 export const KEYS = [..."1234567890qwertyuio"]; // the two upper rows choose a landmark, the two lower rows do something
@@ -88,12 +88,9 @@ export function keptShare() {
   return { kept, corrected, share: kept + corrected ? kept / (kept + corrected) : null };
 }
 
-// What tells a photograph's name from the others, for where there is little room.
 export function shortOf(photo) {
-  const stems = state.photographs.map(({ file }) => stemOf(file));
-  state.alikeLetters ??= [...(stems[0] ?? "")].findIndex((letter, k) => stems.some((stem) => stem[k] !== letter));
-  const stem = stemOf(photo.file);
-  return stem.slice(Math.max(0, Math.min(state.alikeLetters, stem.length - 3)));
+  state.stems ??= state.photographs.map(({ file }) => stemOf(file));
+  return shortened(stemOf(photo.file), state.stems);
 }
 
 export const pathOf = (file) => file.split("/").map(encodeURIComponent).join("/");
