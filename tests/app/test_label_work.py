@@ -137,8 +137,8 @@ def test_copy_the_pose_and_one_landmark_through_all_photographs(label: Labelled)
     point = label.photo(2).points["Left claw"]
     assert (point.origin, point.was.score) == ("person", 0.55)
     assert 0 < point.xy[0] - point.was.xy[0] < 12
-    page.browser.execute_script("document.querySelector('.crop:nth-child(3)').focus()")
-    page.keys("a")
+    page.browser.execute_script("document.querySelector('.crop[tabindex=\"0\"]').focus()")
+    page.keys("Right", "Right", "a")
     page.wait(lambda: page.texts(".crop p")[2].startswith("absent"))
     page.keys("z", "Escape")
     assert not page.shown("#through")

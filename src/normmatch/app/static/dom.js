@@ -26,7 +26,9 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-export const button = (text, run, attributes = {}) => make("button", { type: "button", class: "button", onclick: run, ...attributes }, text);
+export const button = (text, run, attributes = {}) => make(
+  "button", { type: "button", class: "button", onclick: run, ...attributes }, text
+);
 
 let saying;
 // To screen readers, where nothing on the page takes the focus.

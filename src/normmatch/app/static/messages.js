@@ -23,6 +23,8 @@ export function banner(kind, sign, title, sentence, actions) {
   box.hidden = !kind;
   if (!kind) return box.replaceChildren();
   box.className = `banner ${kind}`;
-  const buttons = actions.map(([text, run], k) => button(text, run, { class: `button${kind === "stop" && !k ? " primary" : ""}` }));
+  const buttons = actions.map(([text, run], k) => button(
+    text, run, { class: `button${kind === "stop" && !k ? " primary" : ""}` }
+  ));
   box.replaceChildren(icon(sign), make("p", {}, make("b", {}, `${title} `), sentence), ...buttons);
 }

@@ -38,7 +38,14 @@ function drawTray(picture) {
   $("#tray").replaceChildren(make("span", { class: "small" }, words), ...absent.map((point) => {
     const mark = markOn(point, picture);
     const share = isProposed(mark) ? make("b", { class: lookOf(mark).band }, percent(certaintyOf(mark))) : null;
-    return make("button", { type: "button", class: "chip", "aria-pressed": point.id === state.chosen, title: "Choose it, then click where it is", onclick: () => choose(point.id) }, sign("absent"), point.name, share);
+    return make(
+      "button",
+      {
+        type: "button", class: "chip", "aria-pressed": point.id === state.chosen, title: "Choose it, then click where it is",
+        onclick: () => choose(point.id)
+      },
+      sign("absent"), point.name, share
+    );
   }));
 }
 
@@ -52,11 +59,23 @@ function drawPulse() {
 
 export function drawThumbs() {
   const share = state.shares[target()?.id];
-  const [known, others] = [state.references.map((one) => one.picture), state.targets].map((list) => list.map(({ name }) => stemOf(name)));
+  const [known, others] = [
+    state.references.map((one) => one.picture), state.targets
+  ].map((list) => list.map(({ name }) => stemOf(name)));
   fill($("#references"), state.references.map((one, k) => {
     const counted = share?.[one.picture.id];
-    const box = make("input", { type: "checkbox", checked: one.used, "aria-label": `Use ${one.picture.name}`, onchange: (event) => { use(one, event.target.checked); changed(); } });
-    const label = make("label", { class: "use", title: "How much it counts for the picture on the right", onclick: (event) => event.stopPropagation() }, box, make("b", {}, one.used ? (counted == null ? "" : percent(counted)) : "off"));
+    const box = make(
+      "input",
+      {
+        type: "checkbox", checked: one.used, "aria-label": `Use ${one.picture.name}`,
+        onchange: (event) => { use(one, event.target.checked); changed(); }
+      }
+    );
+    const label = make(
+      "label",
+      { class: "use", title: "How much it counts for the picture on the right", onclick: (event) => event.stopPropagation() },
+      box, make("b", {}, one.used ? (counted == null ? "" : percent(counted)) : "off")
+    );
     const thumb = thumbOf(one.picture, known, k === state.shown, () => openReference(k), label);
     thumb.classList.toggle("unused", !one.used);
     return thumb;
@@ -73,7 +92,10 @@ export function drawThumbs() {
 
 function thumbOf(picture, stems, selected, run, ...caption) {
   const image = make("img", { src: picture.small, alt: "", draggable: "false" });
-  return make("li", { class: "thumb", role: "option", "aria-selected": selected, "aria-label": picture.name, title: picture.name, tabindex: selected ? 0 : -1, onclick: run },
+  return make("li", {
+    class: "thumb", role: "option", "aria-selected": selected, "aria-label": picture.name, title: picture.name,
+    tabindex: selected ? 0 : -1, onclick: run
+  },
     image, make("p", {}, ...caption.filter(Boolean), make("span", {}, shortened(stemOf(picture.name), stems))));
 }
 

@@ -45,8 +45,11 @@ function drawRows(photo) {
 }
 
 const makeRow = (name) => make("li", {
-  class: "row", role: "option", "data-name": name, onclick: () => choose(name), onpointerenter: () => hover(name), onpointerleave: () => hover(null),
-}, make("kbd", { "aria-hidden": "true" }, keyOf(name)), make("span", { class: "sign" }), make("span", { class: "name" }, name), make("span", { class: "value" }));
+  class: "row", role: "option", "data-name": name, onclick: () => choose(name), onpointerenter: () => hover(name),
+  onpointerleave: () => hover(null),
+}, make(
+  "kbd", { "aria-hidden": "true" }, keyOf(name)
+), make("span", { class: "sign" }), make("span", { class: "name" }, name), make("span", { class: "value" }));
 
 function drawRow(row, photo, slips) {
   const { name } = row.dataset;

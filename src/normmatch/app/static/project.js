@@ -14,7 +14,8 @@ export const state = {
   photo: null, chosen: null, hovered: null, // the photograph in view; names of landmarks
   newer: null, // proposals for the photograph in view, which wait behind a button
   visited: [], order: [], filter: "open", sort: "certainty",
-  names: false, skeletonShown: true, spread: true, strip: true, hidden: false, closeUp: true, singleKeys: memory.get("single-keys") !== "off",
+  names: false, skeletonShown: true, spread: true, strip: true, hidden: false, closeUp: true,
+  singleKeys: memory.get("single-keys") !== "off",
   saving: "saved", waiting: 0, view: "photo", // or "through", "mosaic"
   clock: 0, // grows with each change of this page
   proposed: false, // whether proposals were asked for
@@ -62,9 +63,13 @@ export function step() {
 export function stateOf(photo) {
   if (state.missing[photo.file]) return { glyph: "slip", band: "doubt", text: "", words: "cannot be read" };
   const unset = unsetIn(photo).length;
-  if (photo.reviewed && !unset) return { glyph: "reviewed", band: "reviewed", text: "", words: slipsIn(photo).length ? "reviewed, a possible slip" : "reviewed" };
+  if (photo.reviewed && !unset) return {
+    glyph: "reviewed", band: "reviewed", text: "", words: slipsIn(photo).length ? "reviewed, a possible slip" : "reviewed"
+  };
   if (isUntouched(photo)) return { glyph: "unset", band: "", text: "", words: "not proposed" };
-  if (unset) return { glyph: "unset", band: "", text: `${state.landmarks.length - unset} of ${state.landmarks.length}`, words: `${unset} not set` };
+  if (unset) return {
+    glyph: "unset", band: "", text: `${state.landmarks.length - unset} of ${state.landmarks.length}`, words: `${unset} not set`
+  };
   const least = leastIn(photo);
   const checks = checksIn(photo).length;
   const words = checks ? `${plural(checks, "point")} uncertain, the least ${percent(least)}` : `all sure, least certain ${percent(least)}`;
@@ -94,12 +99,16 @@ export function shortOf(photo) {
 }
 
 export const pathOf = (file) => file.split("/").map(encodeURIComponent).join("/");
-const stamped = (address, photo) => `image/${address}/${pathOf(photo.file)}?v=${encodeURIComponent(state.stamps[photo.file] ?? "0")}`;
+const stamped = (
+  address, photo
+) => `image/${address}/${pathOf(photo.file)}?v=${encodeURIComponent(state.stamps[photo.file] ?? "0")}`;
 export const thumbOf = (photo) => stamped("thumb", photo);
 
 export function sourceOf(photo) {
   if (state.missing[photo.file]) return null;
-  photo.source ??= servedSource(photo.file, photo, stamped("view", photo), (level, column, row) => stamped(`tile/${level}/${column}/${row}`, photo));
+  photo.source ??= servedSource(
+    photo.file, photo, stamped("view", photo), (level, column, row) => stamped(`tile/${level}/${column}/${row}`, photo)
+  );
   return photo.source;
 }
 

@@ -47,7 +47,9 @@ export async function flush() {
   sending = true;
   const edits = [...queue];
   try {
-    const answer = await post("api/edit", { window: windowId, revision: state.revision, edits }, { signal: AbortSignal.timeout(PATIENCE) });
+    const answer = await post(
+      "api/edit", { window: windowId, revision: state.revision, edits }, { signal: AbortSignal.timeout(PATIENCE) }
+    );
     queue.splice(0, edits.length);
     saved(answer);
   } catch (error) {
@@ -90,8 +92,14 @@ export function lost(error) {
   if (state.saving === "stopped") return;
   const again = [["Try again", () => { retry(); }]];
   state.saving = "waiting";
-  if (error.status) banner("warn", "warn", "Nothing is saved just now.", `${error.message} Go on working: changes stay in this page and are saved as soon as possible.`, again);
-  else banner("warn", "warn", "NormMatch does not answer.", "Is its window still open? Go on working: changes stay in this page and are saved when it is back.", again);
+  if (error.status) banner(
+    "warn", "warn", "Nothing is saved just now.",
+    `${error.message} Go on working: changes stay in this page and are saved as soon as possible.`, again
+  );
+  else banner(
+    "warn", "warn", "NormMatch does not answer.",
+    "Is its window still open? Go on working: changes stay in this page and are saved when it is back.", again
+  );
   changed();
 }
 
@@ -116,7 +124,10 @@ export function stop() {
   clearTimeout(timer);
   const lostHere = queue.length ? `Your last ${queue.length === 1 ? "change" : `${queue.length} changes`} here ${queue.length === 1 ? "is" : "are"} not in the file.` : "";
   banner("stop", "windows", "Another window has saved this project.", `This one has stopped saving, so that nothing is overwritten. ${lostHere}`, [
-    ["Load what the other saved", () => { goOn(); reloaders.forEach((reload) => reload("Loaded what the other window saved.")); }],
+    [
+      "Load what the other saved",
+      () => { goOn(); reloaders.forEach((reload) => reload("Loaded what the other window saved.")); }
+    ],
     ["Save mine as a copy", saveCopy],
   ]);
   changed();
@@ -132,7 +143,9 @@ export function goOn() {
 
 async function saveCopy() {
   const { name, landmarks, skeleton, settings, photographs } = state;
-  const plain = photographs.map(({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }) => ({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }));
+  const plain = photographs.map(({
+    file, width, height, reviewed, skipped, changed: touched, box, scale, points
+  }) => ({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }));
   try {
     const { file } = await post("api/copy", { project: { name, landmarks, skeleton, settings, photographs: plain } });
     goOn();
