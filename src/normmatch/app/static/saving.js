@@ -92,6 +92,7 @@ export function lost(error) {
   if (state.saving === "stopped") return;
   const again = [["Try again", () => { retry(); }]];
   state.saving = "waiting";
+  kept(); // this window is alive: no other takes its edits over
   if (error.status) banner(
     "warn", "warn", "Nothing is saved just now.",
     `${error.message} Go on working: changes stay in this page and are saved as soon as possible.`, again
