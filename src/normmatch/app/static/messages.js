@@ -20,6 +20,9 @@ export function toast(text, action, run) {
 // kind: "stop" or "warn"; it pushes the page down, and covers nothing. actions: [[text, run], ...], the first is primary.
 export function banner(kind, sign, title, sentence, actions) {
   const box = $("#banner");
+  const said = kind ? `${title} ${sentence}` : "";
+  if (kind && box.dataset.said === said) return; // it stands there, and is not read out again
+  box.dataset.said = said;
   box.hidden = !kind;
   if (!kind) return box.replaceChildren();
   box.className = `banner ${kind}`;
