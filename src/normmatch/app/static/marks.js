@@ -158,12 +158,14 @@ function paintLabels(context, wanted, obstacles, { width, height }, first) {
   }
 }
 
-// The part of a photograph around its marks, with room; all of it where fewer than three are set.
+// The part of a photograph around its marks and where they may be, with room; all of it where few of them are placed.
 export function boxAround(marks, photo, share = 0.12) {
   const points = marks.filter(isPlaced);
-  if (points.length < 3) return { x: 0, y: 0, width: photo.width, height: photo.height };
-  const [xs, ys] = [points.map((p) => p.x), points.map((p) => p.y)];
-  const [left, top, right, bottom] = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+  if (points.length < Math.max(3, marks.length / 2)) return { x: 0, y: 0, width: photo.width, height: photo.height };
+  const reach = (point) => (point.from === "proposed" ? (point.spread ?? 0) : 0);
+  const low = (axis) => clamp(Math.min(...points.map((point) => point[axis] - reach(point))), 0, Infinity);
+  const high = (axis, most) => Math.min(Math.max(...points.map((point) => point[axis] + reach(point))), most);
+  const [left, top, right, bottom] = [low("x"), low("y"), high("x", photo.width), high("y", photo.height)];
   const room = share * Math.max(right - left, bottom - top) + Math.max(photo.width, photo.height) / 100;
   return { x: left - room, y: top - room, width: right - left + 2 * room, height: bottom - top + 2 * room };
 }
