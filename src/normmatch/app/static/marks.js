@@ -162,12 +162,13 @@ function paintLabels(context, wanted, obstacles, { width, height }, first) {
 export function boxAround(marks, photo, share = 0.12) {
   const points = marks.filter(isPlaced);
   if (points.length < Math.max(3, marks.length / 2)) return { x: 0, y: 0, width: photo.width, height: photo.height };
-  const reach = (point) => (point.from === "proposed" ? (point.spread ?? 0) : 0);
+  const reach = (point) => (wantsCheck(point) ? (point.spread ?? 0) : 0);
   const low = (axis) => clamp(Math.min(...points.map((point) => point[axis] - reach(point))), 0, Infinity);
   const high = (axis, most) => Math.min(Math.max(...points.map((point) => point[axis] + reach(point))), most);
   const [left, top, right, bottom] = [low("x"), low("y"), high("x", photo.width), high("y", photo.height)];
   const room = share * Math.max(right - left, bottom - top) + Math.max(photo.width, photo.height) / 100;
-  return { x: left - room, y: top - room, width: right - left + 2 * room, height: bottom - top + 2 * room };
+  const [x, y] = [Math.max(left - room, 0), Math.max(top - room, 0)];
+  return { x, y, width: Math.min(right + room, photo.width) - x, height: Math.min(bottom + room, photo.height) - y };
 }
 
 // The mark nearest to a place of the screen, or null; the chosen one wins a tie, and a finger reaches further.
