@@ -34,7 +34,7 @@ def draw(count: int, seed: int) -> np.ndarray:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Sixteen photographs, all but the last reviewed; in the third the eyes are exchanged, and in the fifth one is off."""
+    """Sixteen photographs, all but the last reviewed; in the third the eyes are exchanged, in the fifth one is off."""
     photographs = {}
     places = draw(16, seed=4)
     places[2, [0, 2]] = places[2, [2, 0]]
