@@ -210,7 +210,7 @@ def test_only_files_of_ours_are_replaced(place: Path, tmp_path: Path, capsys: py
     for _ in range(2):
         main(["eval", *command])
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) == 5
+    assert len(written) == 4
     assert all(map(made_by_us, written))
     for path in written:
         before = path.read_bytes()

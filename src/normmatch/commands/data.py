@@ -89,16 +89,15 @@ def check(
         overwrite: replace a picture that NormMatch did not write, too
     """
     from normmatch.datasets.catalog import open_dataset
-    from normmatch.datasets.check import contact_sheet, print_summary, summarize
+    from normmatch.datasets.check import contact_sheet, print_summary
     from normmatch.outputs import check_outputs
 
     out = out or Path(f"{name}-check.png")
     check_outputs({"--out": out}, (root, archives), overwrite)
     _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
-    summary = summarize(dataset, get_protocol(protocol).fewest_shared)
     contact_sheet(dataset, out)
-    print_summary(summary)
+    print_summary(dataset, get_protocol(protocol).fewest_shared)
     print(f"the contact sheet is {out}")
 
 

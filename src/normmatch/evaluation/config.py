@@ -33,7 +33,7 @@ class EvalConfig:
     predictions: tuple[Path, ...] = ()
     """score these files of predictions, which --out wrote; no network is run"""
     worst: int = 0
-    """draw this many of the worst pairs, and show what they have in common"""
+    """draw this many of the worst pairs"""
     out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: Path | None = None
