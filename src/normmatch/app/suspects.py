@@ -1,13 +1,14 @@
 """What looks like a mistake in a project, as `normmatch check` tells it from the shapes."""
 
+import math
 import time
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 from normmatch.annotations.project import Json, Project
 from normmatch.annotations.suspicions import suspect
 
 FEWEST = 5  # reviewed photographs from which on something is said
-PAUSE = 2.0  # seconds until what nobody has reviewed is judged again
+PAUSE = 0.3  # seconds, and as long as it took, until a project is judged again
 LIKELY = 0.5  # probability of a mistake from which on it is told
 EXCHANGED = ("exchanged", "left and right")
 
@@ -29,24 +30,27 @@ def suspects_of(project: Project, everything: bool) -> list[Json]:
 
 
 class Suspects:
-    """Remembers what it has said, as long as that is about the same."""
+    """Judges a project in a thread of its own, so that nobody waits; what is told may be a moment old."""
 
     def __init__(self) -> None:
-        self._reviewed: list[Any] = []
+        self._pool = ThreadPoolExecutor(1, "normmatch-suspects")
         self._about: Project | None = None
         self._told: Json = {}
-        self._when = 0.0
+        self._rest = 0.0  # until when nothing is judged again
 
     def of(self, project: Project) -> Json:
         """By photograph: of reviewed ones everything, of others what looks exchanged."""
-        reviewed = project.reviewed
-        if len(reviewed) < FEWEST:
-            return {}
-        same = len(reviewed) == len(self._reviewed) and all(map(lambda a, b: a is b, reviewed, self._reviewed))
-        if self._about is not project and not (same and time.monotonic() < self._when + PAUSE):
-            told: dict[str, list[Json]] = {}
-            for one in suspects_of(project, everything=True):
+        if self._about is not project and time.monotonic() >= self._rest:
+            self._about, self._rest = project, math.inf
+            self._pool.submit(self._judge, project)
+        return self._told
+
+    def _judge(self, project: Project) -> None:
+        told: dict[str, list[Json]] = {}
+        start = time.monotonic()
+        try:
+            for one in suspects_of(project, everything=True) if len(project.reviewed) >= FEWEST else ():
                 if project.photographs[one["photograph"]].reviewed or one["kind"] == "exchanged":
                     told.setdefault(one.pop("photograph"), []).append(one)
-            self._about, self._reviewed, self._told, self._when = project, reviewed, told, time.monotonic()
-        return self._told
+        finally:
+            self._told, self._rest = told, 2 * time.monotonic() - start + PAUSE
