@@ -8,6 +8,7 @@ from pathlib import Path
 from normmatch.errors import DataError
 
 MOST_REASONS = 3  # reasons that an error lists
+UNUSABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)  # what broken files raise
 
 # Here the centre of an image's first pixel is at 0.5. Where a dataset puts integers at the centres instead, add these.
 MATLAB_TO_OURS = -0.5  # the first pixel is 1
@@ -25,14 +26,6 @@ def find_folder(root: Path, candidates: Iterable[str], holds: str) -> Path:
     raise DataError(f"There is no {holds} in {root}; expected the folder that the dataset was unpacked into.")
 
 
-class Skip(Exception):
-    """Something is left out: the reason, the file, and whether the benchmark's own rules want it so."""
-
-    def __init__(self, reason: str, file: Path | str, expected: bool = False) -> None:
-        super().__init__(reason)
-        self.reason, self.file, self.expected = reason, file, expected
-
-
 class Skipped(Counter[str]):
     """How much was left out, by reason. A reason that the benchmark's rules do not expect is damage."""
 
@@ -45,10 +38,6 @@ class Skipped(Counter[str]):
         self[reason] += times
         if not expected:
             self.damage.setdefault(reason, "/".join(file.parts[-2:]) if isinstance(file, Path) else file)
-
-    def add_skip(self, skip: Skip) -> None:
-        """Count what was raised."""
-        self.add(skip.reason, skip.file, skip.expected)
 
     def listed(self, counts: Iterable[tuple[str, int]]) -> str:
         """`3 images without their .mat (first: Duck/060_0000.png); ...`; files are named for damage only."""
