@@ -164,6 +164,8 @@ class Proposer:
             if settled + failed >= len(wanted):
                 break
             self._stop.wait(0.1)
+        if self._stop.is_set():
+            self.job["done"] = sum(file in self._taken for file in wanted)
         self._asked = set()
 
     def _improve(self, album: "Album") -> Json:
