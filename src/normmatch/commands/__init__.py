@@ -23,6 +23,7 @@ from normmatch.commands import (
     demo,
     export,
     label,
+    locate,
     match,
     propagate,
     quickstart,
@@ -65,6 +66,7 @@ BENCH: Any = Union[  # noqa: UP007
 ]
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
+    _command("locate", locate.locate),
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),
