@@ -33,11 +33,10 @@ def exported_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
     with FileLock(root / "exported.lock"):
-        if not (root / "exported" / "head.onnx").exists():
+        if not (root / "exported" / "graphs.json").exists():
             torch.manual_seed(0)
             # One layer and few rounds, because all are alike; separate streams cut the batch in two most often.
             model = NormMatch(replace(PRESETS["tiny"], num_layers=1, sinkhorn_rounds=2, shared_streams=False))
             model.config = replace(model.config, min_score=0.01)
-            model.save_pretrained(root / "exported")
-            files.export(model, root / "exported")
+            files.export(model, root / "exported", model.save_pretrained(root / "exported"))
     return root / "exported"

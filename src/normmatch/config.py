@@ -18,7 +18,7 @@ MAX_WORKERS = 1000  # processes
 
 DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
 ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
-BackendName = Literal["torch", "onnx"]
+BackendName = Literal["auto", "torch", "onnx"]
 Format = Literal[  # of keypoints files that can be written
     "native", "coco", "csv", "wide", "tps", "nts", "deeplabcut", "yolo", "cvat", "labelstudio", "labelme"
 ]
@@ -120,8 +120,8 @@ class MatchOptions:
     """a bundled network, or a file or folder that training wrote"""
     device: str = "auto"
     """auto, cpu, cuda or mps"""
-    backend: BackendName = "torch"
-    """what runs the network; onnx needs what `normmatch export` wrote as its weights"""
+    backend: BackendName = "auto"
+    """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
     compile: bool = False
     """compile the network: minutes, which thousands of pairs on a GPU pay back"""
     one_to_one: bool = False

@@ -82,10 +82,10 @@ LENGTHS = [
 ELSEWHERE = """
     /static/../server.py /static/%2e%2e/server.py /static/..%2fserver.py /static/%252e%252e/server.py
     /static/..%5cserver.py /static/%c0%ae%c0%ae/server.py //etc/passwd /static//etc/passwd /static/%2fetc%2fpasswd
-    /../../../../etc/passwd /static/main.js%00.html /%00 /static/ /static /samples/-1 /samples/99 /samples/0/
+    /../../../../etc/passwd /static/pair.js%00.html /%00 /static/ /static /samples/-1 /samples/99 /samples/0/
     /samples/x /samples/0%2f..%2fpoints.json /SAMPLES /samples/cat.jpg /gradio_api/file=/etc/passwd
     /gradio_api/upload /file=/etc/passwd /config /docs /openapi.json /.git/config /server.py /match/.. /%f0%9f%98%80
-    /static/main.js/ /static/main.js;x=1 /~root /index.html
+    /static/pair.js/ /static/pair.js;x=1 /~root /index.html
 """
 PATHS = [get(f"the path {path[:40]}", "404", path) for path in [*ELSEWHERE.split(), "/" + "x" * 10_000]]
 
@@ -96,7 +96,7 @@ METHODS = [
     ),
     get("reading what is asked", "405", "/match"),
     get("a method in a header", "405", "/picture", "X-HTTP-Method-Override: POST"),
-    *(sent(f"asking {path}", parcel(None, PNG), path, "405") for path in ("/", "/samples", "/static/main.js")),
+    *(sent(f"asking {path}", parcel(None, PNG), path, "405") for path in ("/", "/samples", "/static/pair.js")),
     sent("asking nothing", parcel(None, PNG), "/nothing", "404"),
 ]
 

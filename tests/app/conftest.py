@@ -42,7 +42,9 @@ class Stub:
     backend = SimpleNamespace(image_size=96, min_score=0.3)
 
     def __init__(self, work: Callable[[], None] = lambda: None) -> None:
-        self.work, self.matched = work, 0
+        self.work, self.matched, self.located = work, 0, 0
+        self.references: list[Any] = []  # as `locate_many` was given them last
+        self.given: Any = None  # its boxes and options
 
     def crop(self, image: np.ndarray, keypoints: Any, box: Any, name: str) -> CropWithKeypoints:
         return place_keypoints(keypoints, make_crop(image, box, self.backend.image_size, name))
@@ -53,6 +55,21 @@ class Stub:
         m, n = (len(view.keypoints) for view in pairs[0])
         found = {"matches0": np.full(m, n - 1), "matches1": np.full(n, m - 1), "similarity": np.ones((m, n))}
         return [{**found, "matching_scores0": np.ones(m), "matching_scores1": np.ones(n)}]
+
+    def locate_many(self, references: list[Any], images: list[np.ndarray], boxes: Any, **given: Any) -> Iterator[Any]:
+        """Every point at the same share of the picture; the second is uncertain, the fourth is absent."""
+        self.work()
+        self.located, self.references, self.given = self.located + 1, references, (boxes, given)
+        shares = [np.asarray(points, float) / np.shape(image)[1::-1] for image, points, _ in references]
+        size = np.array(images[0].shape[1::-1])
+        k = np.arange(len(shares[0]))
+        yield SimpleNamespace(
+            keypoints=np.nanmean(shares, axis=0) * size,
+            scores=np.where(k == 1, 0.6, 0.9),
+            visible=np.where(k == 3, 0.1, 0.97),
+            spread=np.full(len(k), 20.0),
+            box=(0.0, 0.0, float(size[0]), float(size[1])),
+        )
 
 
 @contextmanager

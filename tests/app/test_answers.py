@@ -12,11 +12,11 @@ from PIL import Image
 
 from normmatch import Matcher
 from normmatch.app import answers
-from normmatch.app.answers import match_pictures
+from normmatch.app.answers import locate_picture, match_pictures
 from normmatch.app.parcel import File
 from normmatch.errors import NormMatchError
 from tests.app.client import question
-from tests.app.conftest import encoded
+from tests.app.conftest import Stub, encoded
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +152,45 @@ def test_the_sentence_names_the_picture_that_is_wrong(matcher: Matcher, picture:
         match_pictures(matcher, files, asked)
     with pytest.raises(NormMatchError, match="^image0.png is not a readable image"):
         match_pictures(matcher, [files[0], File("image0.png", b"x")], asked)
+
+
+# ---- locating ----
+
+
+def looked_for(*keypoints: Any, **more: Any) -> dict[str, Any]:
+    return {"references": [{"keypoints": points, "box": None} for points in keypoints], "box": None, **more}
+
+
+def test_pictures_points_boxes_and_looks_reach_the_matcher() -> None:
+    stub, files = Stub(), [File("a.png", encoded(100, 50)), File("b.png", encoded(200, 100))]
+    asked = looked_for([[10, 10], [30, 20]], looks=1)
+    asked["references"][0]["box"], asked["box"] = [0, 0, 90, 40], [5, 5, 100, 50]
+    answer = locate_picture(stub, files, asked)
+    ((image, points, box),) = stub.references
+    assert (image.shape, points, box) == ((50, 100, 3), [[10, 10], [30, 20]], [0, 0, 90, 40])
+    assert stub.given == ([[5, 5, 100, 50]], {"looks": 1})
+    assert (answer["keypoints"], answer["scores"]) == ([[20, 20], [60, 40]], [0.9, 0.6])
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_a_reference_may_lack_a_point() -> None:
+    files = [File("a.png", encoded(100, 50)), File("b.png", encoded(100, 50)), File("c.png", encoded(200, 100))]
+    answer = locate_picture(Stub(), files, looked_for([[10, 10], None], [[10, 10], [30, 20]]))
+    assert answer["keypoints"] == [[20, 20], [60, 40]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, "The page sent a request that cannot be read"),
+        (looked_for(), "The page sent a request that cannot be read"),
+        (looked_for([None]), "Reference 1 has no points; click on it to place some"),
+        (looked_for([[1, 1]] * 501), "Reference 1 has 501 points; expected at most 500"),
+        (looked_for([[1, float("inf")]]), "Reference 1 has points that are no pairs of numbers"),
+        (looked_for([[1, 1]], box=[1, 2]), "The box of the picture to search is none; expected x, y, width and height"),
+    ],
+)
+def test_what_cannot_be_looked_for(asked: Any, sentence: str) -> None:
+    with pytest.raises(NormMatchError) as error:
+        locate_picture(Stub(), [File("a.png", encoded(9, 9))] * 2, asked)
+    assert str(error.value).startswith(sentence)

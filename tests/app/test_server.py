@@ -14,6 +14,7 @@ import pytest
 
 from normmatch import Matcher
 from normmatch.app import pictures, server
+from normmatch.app.pages import STATIC
 from normmatch.app.serving import Listening, Serving, listen
 from normmatch.commands import main
 from normmatch.commands.demo import demo
@@ -44,9 +45,9 @@ def matched(listening: Listening, width: int, points: int) -> dict:
 def test_the_page_and_its_parts(page_server: Listening) -> None:
     page = get(page_server, "/")
     assert page.status == 200
-    for address in re.findall(r'(?:src|href)="([^"]+)"', page.body.decode()):
+    for address in re.findall(r'(?:src|href)="([^"#]+)"', page.body.decode()):
         assert get(page_server, f"/{address}").status == 200
-    for script in server.STATIC.glob("*.js"):
+    for script in STATIC.glob("*.js"):
         answer = get(page_server, f"/static/{script.name}")
         assert answer.headers["content-type"].startswith("text/javascript")
         assert answer.body == script.read_bytes()
@@ -58,7 +59,7 @@ def test_a_head_has_no_body(page_server: Listening) -> None:
 
 
 def test_nothing_comes_from_outside_and_nothing_is_inline() -> None:
-    for path in server.STATIC.iterdir():
+    for path in STATIC.iterdir():
         text = path.read_text()
         addresses = re.findall(r"(?:https?:)?//[\w.]+", re.sub(r"(?m)^\s*//.*$|\s// .*$", "", text))
         assert set(addresses) <= {"http://www.w3.org"}, path
@@ -150,7 +151,7 @@ def test_others_are_let_in_only_by_the_whole_address(
         shown = capsys.readouterr().out
         host, port, path = re.match(r"the page is at http://(.+):(\d+)(/[\w-]{20,}/) until", shown).groups()
         assert "everybody who can reach this machine and has this whole address can use it" in shown
-        for each in (path, "/", path + "static/main.js", path[:-2] + "/"):
+        for each in (path, "/", path + "static/pair.js", path[:-2] + "/"):
             replies.append(talk(int(port), head(int(port), f"GET {each}", host=f"{host}:{port}"), host=host))
         raise KeyboardInterrupt
 

@@ -1,29 +1,32 @@
-"""Exported files compute what the network does, for any number of pairs and points, and say what they are."""
+"""Exported graphs compute what the network does, for any number of images, pairs and points, and say what they are."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 import torch
-from torch import Tensor
 
 from normmatch import PRESETS, NormMatch
-from normmatch.commands import main
 from normmatch.errors import ExportError
 from normmatch.export import files, graphs
-from normmatch.export.files import export
-from normmatch.export.graphs import ENCODED, HEAD_INPUTS, HEAD_OUTPUTS, Graph, image_step, trace
-from normmatch.export.parity import Runner, check_parity, onnx_runner
-from normmatch.model.network import delaunay_batch
+from normmatch.export.files import FILES, export
+from normmatch.export.graphs import EMBED_INPUTS, MATCH_INPUTS, MATCH_OUTPUTS, Graph, image_step, trace
+from normmatch.export.parity import check_parity
+from normmatch.geometry import pad_points
+from normmatch.matching.backends.onnx import OnnxBackend
+from normmatch.matching.backends.torch import TorchBackend
 from normmatch.model.spline import SplineConv, spline_basis
 from normmatch.outputs import made_by_us
+from normmatch.weights import BUNDLED, FILE_NAME, find_weights
+from normmatch.weights.graphs import INDEX, NAMES, find_graphs, read_index
 from tests.command_line import run as run_command
 
 CONFIG = PRESETS["tiny"]
 SIZE = CONFIG.image_size
-Exported = tuple[Runner, Runner]
 
 
 @pytest.fixture(scope="module")
@@ -31,97 +34,68 @@ def model(exported_folder: Path) -> NormMatch:
     return NormMatch.from_pretrained(exported_folder)
 
 
-@pytest.fixture(scope="module")
-def exported(exported_folder: Path) -> Exported:
-    return onnx_runner(exported_folder / "encoder.onnx"), onnx_runner(exported_folder / "head.onnx")
-
-
-def run(exported: Exported, data: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Match with the files as a user of theirs would: any junk in the padding."""
-    encoder, head = exported
-    inputs: dict[str, Tensor] = {}
-    for i in "01":
-        image, keypoints, mask = (data[f"{name}{i}"] for name in ("image", "keypoints", "mask"))
-        inputs |= {name + i: value for name, value in zip(ENCODED, encoder({"image": image}), strict=True)}
-        inputs |= {f"size{i}": torch.tensor(image.shape[:1:-1]).float(), f"mask{i}": mask}
-        inputs[f"adjacency{i}"] = delaunay_batch(keypoints, mask)
-        inputs[f"keypoints{i}"] = keypoints.masked_fill(~mask.unsqueeze(2), torch.nan)
-    return dict(zip(HEAD_OUTPUTS, head({name: inputs[name] for name in HEAD_INPUTS}), strict=True))
-
-
-def make_data(counts0: tuple[int, ...], counts1: tuple[int, ...], *sizes: tuple[int, int]) -> dict[str, Tensor]:
-    rng = torch.Generator().manual_seed(len(counts0))
-    data = {}
-    n = max(*counts0, *counts1)
-    for i, counts, (height, width) in zip("01", (counts0, counts1), sizes, strict=True):
-        data[f"image{i}"] = torch.rand(len(counts), 3, height, width, generator=rng)
-        data[f"keypoints{i}"] = torch.rand(len(counts), n, 2, generator=rng) * torch.tensor([width, height])
-        data[f"mask{i}"] = torch.arange(n) < torch.tensor(counts).unsqueeze(1)
-    return data
+def open_file(folder: Path, name: str) -> Any:
+    """A graph as another program opens it: with the weights that lie beside it."""
+    return onnxruntime.InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
 
 
 @pytest.mark.parametrize(
     ("counts0", "counts1", "size0", "size1"),
     [
         ((1,), (1,), (SIZE, SIZE), (SIZE, SIZE)),
-        ((2, 5), (7, 5), (SIZE, SIZE), (SIZE, SIZE)),
         ((30,), (11,), (64, 128), (SIZE, SIZE)),
         ((4, 1, 9, 3, 9), (9, 6, 1, 3, 2), (32, 64), (160, 112)),
     ],
 )
-def test_files_agree_with_the_network(
-    model: NormMatch, exported: Exported, counts0: Any, counts1: Any, size0: Any, size1: Any
+def test_other_programs_run_the_files(
+    model: NormMatch, exported_folder: Path, counts0: Any, counts1: Any, size0: Any, size1: Any
 ) -> None:
-    data = make_data(counts0, counts1, size0, size1)
+    """Batches of any images and points, padded, with nothing of ours but the adjacency."""
+    rng, n = np.random.default_rng(0), max(*counts0, *counts1)
+    data, inputs = {}, {}
+    encoder, embed, match = (open_file(exported_folder, name) for name in NAMES)
+    for i, counts, size in (("0", counts0, size0), ("1", counts1, size1)):
+        image = rng.random((len(counts), 3, *size), dtype=np.float32)
+        points = pad_points([rng.uniform(0, size[::-1], (k, 2)).astype(np.float32) for k in counts], n)
+        data |= {f"image{i}": image} | {f"{key}{i}": value for key, value in points.items()}
+        maps = dict(zip(("first", "second", "pooled"), encoder.run(None, {"image": image}), strict=True))
+        place = {"size": np.array(size[::-1], np.float32), **{key: points[key] for key in EMBED_INPUTS[-2:]}}
+        (inputs[f"tokens{i}"],) = embed.run(None, maps | place)
+        inputs[f"mask{i}"] = points["mask"]
+    found = dict(zip(MATCH_OUTPUTS, match.run(None, inputs), strict=True))
     with torch.no_grad():
-        expected = model(data)
-    found = run(exported, data)
+        expected = model({key: torch.from_numpy(value) for key, value in data.items()})
     for name in ("matches0", "matches1"):
-        assert torch.equal(found[name], expected[name])
+        np.testing.assert_array_equal(found[name], expected[name].numpy())
     for name in ("similarity", "matching_scores0", "matching_scores1", "log_assignment"):
         tolerance = 2e-3 if name == "log_assignment" else 1e-4  # logarithms of next to nothing
-        torch.testing.assert_close(found[name], expected[name], atol=tolerance, rtol=0)
-
-
-def test_a_pair_gives_the_same_answer_alone_and_in_a_batch(exported: Exported) -> None:
-    data = make_data((4, 6), (5, 2), (SIZE, SIZE), (SIZE, SIZE))
-    together = run(exported, data)
-    alone = {k: v[:1] if "image" in k else v[:1, :5] for k, v in data.items()}
-    found = run(exported, alone)
-    torch.testing.assert_close(found["similarity"][0], together["similarity"][0, :5, :5], atol=1e-5, rtol=0)
-    assert torch.equal(found["matches0"][0, :4], together["matches0"][0, :4])
+        np.testing.assert_allclose(found[name], expected[name].numpy(), atol=tolerance)
 
 
 def test_nothing_but_the_files_is_left(exported_folder: Path) -> None:
-    names = {path.name for path in exported_folder.iterdir()}
-    assert names == {"encoder.onnx", "head.onnx", "model.safetensors"}
+    assert {path.name for path in exported_folder.iterdir()} == {*FILES, FILE_NAME}
+    assert sum(path.stat().st_size for path in exported_folder.glob("*.onnx")) < 400_000  # no weights
 
 
-@pytest.mark.parametrize("name", ["encoder", "head"])
+@pytest.mark.parametrize("name", NAMES)
 def test_files_carry_the_config(exported_folder: Path, name: str) -> None:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(exported_folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+    session = open_file(exported_folder, name)
     text = session.get_modelmeta().custom_metadata_map["config"]
     assert (json.loads(text)["min_score"], json.loads(text)["image_size"]) == (0.01, SIZE)
     shapes = {item.name: item.shape for item in session.get_inputs()}
     if name == "encoder":
         assert shapes == {"image": ["batch", 3, "height", "width"]}
+    elif name == "embed":
+        assert tuple(shapes) == EMBED_INPUTS
+        assert shapes["adjacency"] == ["batch", "points", "points"]
     else:
-        assert tuple(shapes) == HEAD_INPUTS
-        assert shapes["adjacency1"] == ["batch", "points", "points"]
-
-
-def test_of_a_backbone_file_only_the_name_is_kept() -> None:
-    model = NormMatch(CONFIG)
-    model.config = replace(CONFIG, backbone_weights="/home/me/net.safetensors")
-    assert json.loads(files.config_text(model))["backbone_weights"] == "net.safetensors"
+        assert tuple(shapes) == MATCH_INPUTS
 
 
 def test_the_network_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = NormMatch(CONFIG), []
-    monkeypatch.setattr(graphs, "_trace_encoder", seen.append)
-    monkeypatch.setattr(graphs, "_trace_head", seen.append)
+    for name in NAMES:
+        monkeypatch.setattr(graphs, f"_trace_{name}", seen.append)
     trace(model)
     for each, in_blocks in ((model, True), *((copy, False) for copy in seen)):
         assert {module.in_blocks for module in each.modules() if isinstance(module, SplineConv)} == {in_blocks}
@@ -138,31 +112,53 @@ def test_without_blocks_the_convolution_is_the_same() -> None:
     torch.testing.assert_close(conv(x, basis, adjacency), expected)
 
 
-def test_files_that_compute_something_else_are_refused(exported: Exported) -> None:
+def test_graphs_that_compute_something_else_are_refused(exported_folder: Path) -> None:
     torch.manual_seed(1)
-    other = NormMatch(CONFIG)
-    message = "^the exported encoder differs from the network by .*, expected 1e-4 at most[.]$"
-    with pytest.raises(ExportError, match=message):
-        check_parity(other, *exported, free_size=False)
+    other = NormMatch(replace(CONFIG, num_layers=1, sinkhorn_rounds=2, shared_streams=False))
+    with pytest.raises(
+        ExportError, match="^the exported encoder differs from the network by .*, expected 1e-4 at most"
+    ):
+        check_parity(other, exported_folder / FILE_NAME, read_index(exported_folder / INDEX))
     assert other.training  # as it was
 
 
 def test_what_is_refused_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any) -> None:
-        assert {path.name.split(".")[1] for path in (tmp_path / "out").iterdir()} == {"encoder", "head"}
+    def refuse(model: NormMatch, file: Path, graphs: Any) -> None:
+        assert file.is_file()
         raise ExportError("it differs")
 
-    monkeypatch.setattr(
-        files,
-        "trace",
-        lambda _: {"encoder": Graph(None, (), (), {"image": {}}), "head": Graph(None, (), (), {"image": {}})},
-    )
-    monkeypatch.setattr(files, "_write", lambda graph, path, *_: path.touch())
-    monkeypatch.setattr(files, "onnx_runner", lambda path: None)
+    monkeypatch.setattr(files, "trace", lambda _: {"encoder": Graph(None, (), (), {"image": {}})})
+    monkeypatch.setattr(files, "convert", lambda *_: None)
+    monkeypatch.setattr(files, "tensors_of", lambda _: {})
+    monkeypatch.setattr(files, "in_8_bits", lambda _: [])
+    monkeypatch.setattr(files.ir, "save", lambda _, path: path.touch())
     monkeypatch.setattr(files, "check_parity", refuse)
     with pytest.raises(ExportError, match="it differs"):
         export(NormMatch(CONFIG), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------- the bundled network
+
+
+def test_the_graphs_in_the_package_are_those_of_the_bundled_network(tmp_path: Path) -> None:
+    """Made anew they are the same, so that torch and onnx cannot drift apart: `normmatch export small` writes them."""
+    known = find_graphs(find_weights("small"), NormMatch.from_pretrained("small").config)
+    assert known is not None
+    assert known.folder == BUNDLED
+    made = files.write_graphs(NormMatch.from_pretrained("small"), find_weights("small"), tmp_path)
+    assert replace(made, folder=BUNDLED) == known
+    for name in FILES:
+        if name != INDEX:
+            assert operations(tmp_path / name) == operations(BUNDLED / name), f"{name} is of another network"
+
+
+def operations(file: Path) -> list[tuple[Any, ...]]:
+    """What a graph does, whatever its insides are called."""
+    import onnx_ir as ir
+
+    nodes = list(ir.load(file).graph)
+    return [(node.op_type, node.domain, *sorted(str(a) for a in node.attributes.values())) for node in nodes]
 
 
 # ------------------------------------------------------------------------------------------------------ other backbones
@@ -175,16 +171,26 @@ def agree(model: NormMatch, *sizes: tuple[int, int]) -> Graph:
         image = torch.rand(batch, 3, *size)
         with torch.no_grad():
             expected = model.encode(image)
-            found = graph.program.module()(image)
-        for a, b in zip(found, (*expected.maps, expected.pooled), strict=True):
-            torch.testing.assert_close(a, b, atol=1e-4, rtol=0)
+            found = dict(zip(graph.outputs, graph.program.module()(image), strict=True))
+        names = [f"map{layer}" for layer in model.config.backbone_layers]
+        for name, value in zip((*names, "pooled"), (*expected.maps, expected.pooled), strict=True):
+            torch.testing.assert_close(found[name], value, atol=1e-4, rtol=0)
     return graph
 
 
-def test_a_vit_takes_any_multiple_of_its_patch() -> None:
-    model = NormMatch(replace(CONFIG, backbone="test_vit", backbone_layers=(2, 5))).eval()
+def test_a_vit_takes_any_multiple_of_its_patch_and_shows_all_its_blocks(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = replace(CONFIG, backbone="test_vit", backbone_layers=(2, 5), num_layers=1, sinkhorn_rounds=2)
+    model = NormMatch(config).eval()
     assert image_step(model) == 16
-    assert 2 in agree(model, (96, 96), (160, 160), (64, 208)).axes["image"]
+    export(model, tmp_path)
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 64, 208), dtype=np.uint8)
+    for precision, tolerance in (("float32", 1e-4), ("int8", 0.2)):
+        backend = OnnxBackend(tmp_path, "cpu", precision, False)
+        assert backend.blocks == (0, 1, 2, 3, 4, 5)
+        found = backend.maps(images, (0, 3, 5))
+        expected = TorchBackend(model, "cpu", "float32", False).maps(images, (0, 3, 5))
+        np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
 def test_a_swin_has_one_size() -> None:
@@ -201,46 +207,31 @@ def test_a_size_between_the_strides_is_fixed() -> None:
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
-def sentence(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    """The one line that the command ends with."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as caught:
-        main(["export", *map(str, args)])
-    assert caught.value.code == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    return lines[0]
-
-
 def test_bad_arguments_get_one_sentence(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def sentence(*args: object) -> str:
+        code, _, err = run_command(capsys, "export", *args)
+        assert (code, len(err.splitlines())) == (2, 1)
+        return err.strip()
+
     model = NormMatch(CONFIG)
     weights, out = model.save_pretrained(tmp_path / "weights"), tmp_path / "out"
-    missing = sentence(capsys, tmp_path / "none.safetensors", "--out", out)
+    missing = sentence(tmp_path / "none.safetensors", "--out", out)
     assert missing.startswith(f"weights {tmp_path / 'none.safetensors'} not found")
-    assert sentence(capsys, weights, "--out", weights).endswith(f"cannot be written: {weights} is not a folder.")
-    below = sentence(capsys, weights, "--out", weights / "below")
-    assert below.endswith(f"cannot be written: {weights} is not a folder.")
+    assert sentence(weights, "--out", weights).endswith(f"cannot be written: {weights} is not a folder.")
     monkeypatch.setattr(type(model.backbone), "forward", lambda self, image: 1 / 0)
-    traced = sentence(capsys, weights, "--out", out)
+    monkeypatch.setattr(type(model.backbone), "maps", lambda self, image, blocks: 1 / 0)
+    traced = sentence(weights, "--out", out)
     assert traced == "the network test_resnet cannot be traced by torch.export: division by zero"
     assert list(out.iterdir()) == []
-
-
-@pytest.mark.parametrize("format", ["torch", "tflite"])
-def test_there_is_one_format(capsys: pytest.CaptureFixture[str], tmp_path: Path, format: str) -> None:
-    weights, out = NormMatch(CONFIG).save_pretrained(tmp_path / "weights"), tmp_path / "out"
-    said = sentence(capsys, weights, "--out", out, "--format", format)
-    assert said == f"format is {format!r}, expected onnx: other formats are not written any more."
-    assert not out.exists()
 
 
 def test_only_files_of_ours_are_replaced(
     exported_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert all(made_by_us(exported_folder / f"{name}.onnx") for name in ("encoder", "head"))
-    (tmp_path / "head.onnx").write_text("mine")
+    assert all(made_by_us(exported_folder / name) for name in FILES)
+    (tmp_path / "match.onnx").write_text("mine")
     code, _, err = run_command(capsys, "export", exported_folder, "--out", tmp_path)
-    assert (code, "head.onnx exists and was not written by NormMatch" in err) == (2, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["head.onnx"]
+    assert (code, "match.onnx exists and was not written by NormMatch" in err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["match.onnx"]

@@ -218,7 +218,7 @@ def test_matchers_that_may_not_be(model: NormMatch, part: int, tmp_path: Path, m
             "device": lambda: values.pick(
                 rng, [None, "", "meta", "cuda:99", "cpu:0", "cpu", 5, "tpu", "auto ", object(), "xla", "vulkan"]
             ),
-            "backend": lambda: values.pick(rng, [None, "", "torch", "onnx", "tf", 5, []]),
+            "backend": lambda: values.pick(rng, [None, "", "auto", "torch", "onnx", "tf", 5, []]),
             "precision": lambda: values.pick(rng, [None, "", "float32", "float64", "int8", 16, [], "auto"]),
             "cache": lambda: values.odd_number(rng),
             "compile": lambda: values.pick(rng, [False, None, 0]),

@@ -15,9 +15,10 @@ def test_what_looks_alike_scores_high() -> None:
 
 
 def test_the_radius_that_holds_two_thirds() -> None:
-    apart = np.array([[0.0, 1.0, 2.0, 3.0]])
-    assert radius_of(apart, np.array([[0.5, 0.1, 0.1, 0.3]])).tolist() == [2.0]
-    assert radius_of(apart[:, ::-1], np.array([[0.0, 0.0, 0.3, 0.7]])).tolist() == [0.0]
+    axes = np.array([[0.0, 0.1, 0.2, 0.3]]), np.array([[0.5]])
+    middle, box = np.array([[0.0, 5.0]]), (0.0, 0.0, 10.0, 10.0)
+    assert radius_of(axes, np.array([[0.5, 0.1, 0.1, 0.3]]), middle, box) == pytest.approx(2.0)
+    assert radius_of(axes, np.array([[0.7, 0.3, 0.0, 0.0]]), middle, box) == pytest.approx(0.0)
 
 
 def test_the_less_sure_the_wider() -> None:

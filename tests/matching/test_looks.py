@@ -1,31 +1,11 @@
-"""Crops, and looking twice."""
+"""Looking once, and twice."""
 
 import numpy as np
 import pytest
 
-from normmatch.matching.looks import back, cut, encode, fit_first, fit_second, into
+from normmatch.matching.looks import fit_first, fit_second
+from normmatch.matching.sight import Photograph, Sight, cut, encode, into
 from tests.matching.locating_scene import FakeEncoder, photograph, points
-
-
-def test_a_box_inside_is_cut_out_and_resized() -> None:
-    image = photograph(0, 60, 40)
-    np.testing.assert_array_equal(cut(image, (10, 5, 20, 20), 20), image[5:25, 10:30])
-    assert cut(image, (10.3, 5.2, 17.5, 21.1), 32).shape == (32, 32, 3)
-
-
-def test_outside_the_border_goes_on() -> None:
-    image = photograph(0, 60, 40)
-    crop = cut(image, (-10, -10, 20, 20), 20)
-    np.testing.assert_array_equal(crop[:10, :10], np.broadcast_to(image[0, 0], (10, 10, 3)))
-    np.testing.assert_array_equal(crop[10:, 10:], image[:10, :10])
-    far = cut(image, (500, 500, 20, 20), 20)
-    np.testing.assert_array_equal(far[5:, 5:], np.broadcast_to(image[-1, -1], (15, 15, 3)))
-
-
-def test_shares_of_a_box_and_back() -> None:
-    places = points(0, 5)
-    np.testing.assert_allclose(back(into(places, (10, 20, 30, 50)), (10, 20, 30, 50)), places)
-    np.testing.assert_allclose(into(np.array([[25.0, 45.0]]), (10, 20, 30, 50)), [[0.5, 0.5]])
 
 
 def test_unlabelled_photographs_join_in_without_harm() -> None:
@@ -41,9 +21,8 @@ def test_unlabelled_photographs_join_in_without_harm() -> None:
 
 def test_near_landmarks_share_a_crop() -> None:
     place = np.array([[50.0, 50.0], [52.0, 51.0], [150.0, 150.0], [np.nan, np.nan]])
-    second = fit_second(
-        FakeEncoder(), [photograph(2)] * 2, [place, np.where(np.isnan(place), 90.0, place)], [100.0] * 2
-    )
+    photographs = [Photograph.of(photograph(2), "two")] * 2
+    second = fit_second(Sight(FakeEncoder()), photographs, [place, np.where(np.isnan(place), 90.0, place)], [100.0] * 2)
     assert sorted(sorted(group.tolist()) for group in second.groups) == [[0, 1], [2], [3]]
     boxes = second.boxes(np.nan_to_num(place, nan=90.0), 100.0)
     assert all(box[2] == pytest.approx(25.0) for box in boxes)

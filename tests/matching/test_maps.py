@@ -11,7 +11,8 @@ import torch
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, InputError
 from normmatch.matching.backends.torch import TorchBackend
-from normmatch.matching.locate import Reference, locate_many
+from normmatch.matching.given import Reference
+from normmatch.matching.locate import locate_many
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from normmatch import Matcher
+from normmatch import PRESETS, Matcher, NormMatch
 from normmatch.errors import ConfigError, InputError, NormMatchError, WeightsError
+from normmatch.matching import backends
 from normmatch.matching.backends import onnx
+from normmatch.matching.backends.torch import TorchBackend
+from normmatch.weights import FILE_NAME, read_config, read_tensors, save_weights
+from normmatch.weights.graphs import INDEX
 from tests.matching.scene import photograph, points
+
+SIZE = PRESETS["tiny"].image_size
 
 
 @pytest.fixture(scope="module")
 def matcher(exported_folder: Path) -> Matcher:
-    return Matcher(exported_folder, backend="onnx")
+    return Matcher(exported_folder, backend="onnx", precision="float32")
 
 
 def make_pairs(*counts: tuple[int, int]) -> list[tuple[Any, ...]]:
@@ -35,7 +42,9 @@ def assert_same(result: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
 @pytest.mark.parametrize("options", [{}, {"one_to_one": True}, {"mutual": True}, {"min_score": 0}], ids=str)
 def test_the_same_answers_as_torch(matcher: Matcher, exported_folder: Path, options: dict[str, Any]) -> None:
     pairs = make_pairs((7, 12), (1, 1), (20, 3), (0, 4), (2, 9))
-    expected = Matcher(exported_folder, device="cpu", precision="float32").match_batch(pairs, **options)
+    expected = Matcher(exported_folder, backend="torch", device="cpu", precision="float32").match_batch(
+        pairs, **options
+    )
     for result, other in zip(matcher.match_batch(pairs, **options), expected, strict=True):
         assert_same(result, other)
 
@@ -43,22 +52,19 @@ def test_the_same_answers_as_torch(matcher: Matcher, exported_folder: Path, opti
 def test_every_pair_of_a_set(matcher: Matcher, exported_folder: Path) -> None:
     images, keypoints = [photograph(i) for i in range(3)], [points(i, 4 + i) for i in range(3)]
     boxes = [None, (2, 3, 116, 76), None]
-    expected = Matcher(exported_folder, device="cpu", precision="float32").match_many(images, keypoints, boxes)
+    expected = Matcher(exported_folder, backend="torch", device="cpu", precision="float32").match_many(
+        images, keypoints, boxes
+    )
     results = matcher.match_many(images, keypoints, boxes)
     assert results.keys() == expected.keys()
     for key, result in results.items():
         assert_same(result, expected[key])
 
 
-def test_many_points_are_matched_few_pairs_at_a_time(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = make_pairs((5, 6), (8, 8), (3, 7))
-    expected = matcher.match_batch(pairs)
-    monkeypatch.setattr(onnx, "MAX_ELEMENTS", 1)
-    for result, other in zip(matcher.match_batch(pairs), expected, strict=True):
-        assert_same(result, other)
+def test_too_many_points(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "MAX_POINTS", 7)
     with pytest.raises(InputError, match="^An image has more than 7 keypoints; the backend onnx matches no more.$"):
-        matcher.match_batch(pairs)
+        matcher.match_batch(make_pairs((5, 6), (8, 8), (3, 7)))
 
 
 WITHOUT_TORCH = """
@@ -97,41 +103,77 @@ def refused(error: type[NormMatchError], weights: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_weights_that_were_not_exported(tmp_path: Path) -> None:
-    for weights in ("small", tmp_path):
-        sentence = refused(WeightsError, weights)
-        assert f"`normmatch export {weights} --out DIR`" in sentence
-        assert "\n" not in sentence
+def test_weights_without_graphs(tmp_path: Path) -> None:
+    file = NormMatch(PRESETS["tiny"]).save_pretrained(tmp_path)
+    sentence = refused(WeightsError, tmp_path)
+    assert sentence.startswith(f"there are no graphs beside {file}, which the backend onnx runs; write them with")
+    assert "\n" not in sentence
+    assert isinstance(Matcher(tmp_path, device="cpu").backend, TorchBackend)  # auto takes what can be done
 
 
-def test_files_that_are_damaged_or_of_two_networks(exported_folder: Path, tmp_path: Path) -> None:
-    shutil.copy(exported_folder / "encoder.onnx", tmp_path)
-    (tmp_path / "head.onnx").write_bytes(b"hello")
-    head = tmp_path / "head.onnx"
-    assert refused(WeightsError, tmp_path) == f"{head} is not an ONNX file that onnxruntime can run; export it anew."
-    start = b'{"min_score": 0, "dim": 32, "num_heads": 4, "image_size": '
-    for config, message in (
-        (start + b"64}", "are not of the same network; export it anew."),
-        (b'{"image_size": 64}', "it lacks the setting dim"),
-        (b"[]", "'list' object has no attribute 'items'"),
-        (start + b"Infinity}", "image_size is inf, expected a int such as 378"),
-        *((start + size + b"}", "expected 1 to 4,096") for size in (b"0", b"-5", b"1000000000", b"9" * 400)),
-    ):
-        head.write_bytes(with_config(exported_folder / "head.onnx", config.decode()))
-        assert refused(WeightsError, tmp_path).endswith(message)
+def test_files_that_are_damaged_or_of_another_network(exported_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported_folder, tmp_path / "copy")
+    (folder / "match.onnx").write_bytes(b"hello")
+    with pytest.raises(WeightsError, match="match.onnx cannot be run by onnxruntime .*; write it anew with `normmatch"):
+        Matcher(folder, backend="onnx").match(*make_pairs((3, 4))[0])
+    text = (folder / INDEX).read_text()
+    for damaged in ("", "[]", "{}", text[:99], text.replace('"step": ', '"step": "a", "was": ')):
+        (folder / INDEX).write_text(damaged)
+        assert refused(WeightsError, folder) == f"{folder / INDEX} is damaged; write it anew with `normmatch export`"
+    for size in ("Infinity", "0", "-5", "9" * 400):
+        (folder / INDEX).write_text(text.replace(f'"image_size": {SIZE}', f'"image_size": {size}'))
+        assert "carries a config that cannot be" in refused(WeightsError, folder)
+    (folder / INDEX).write_text(text.replace(f'"image_size": {SIZE}', '"image_size": 128'))
+    assert refused(WeightsError, folder).startswith("there are no graphs beside")
 
 
-def with_config(file: Path, config: str) -> bytes:
-    import onnx
-
-    model = onnx.load(file)
-    del model.metadata_props[:]
-    onnx.helper.set_model_props(model, {"config": config})
-    return model.SerializeToString()
+def test_weights_that_do_not_fit_their_graphs(exported_folder: Path, tmp_path: Path) -> None:
+    """The same complaints as torch's, but for tensors that nothing asks for."""
+    folder = shutil.copytree(exported_folder, tmp_path / "copy")
+    config, tensors = read_config(folder / FILE_NAME), read_tensors(folder / FILE_NAME)
+    key = "head.global_token.weight"
+    changes = {
+        f"it lacks {key} (of 1)": None,
+        f"it has another shape for {key} (of 1)": tensors[key][:-1],
+        f"it has integers for {key} (of 1)": tensors[key].astype(np.int8),
+        f"it has NaN or infinite values in {key} (of 1)": tensors[key] * np.float32("nan"),
+    }
+    for complaint, value in changes.items():
+        changed = {k: v for k, v in tensors.items() if k != key} | ({} if value is None else {key: value})
+        save_weights(folder / FILE_NAME, changed, config, None)
+        with pytest.raises(WeightsError) as caught:
+            Matcher(folder, backend="onnx").match(*make_pairs((3, 4))[0])
+        assert str(caught.value) == f"weights file {folder / FILE_NAME} does not fit the model: {complaint}"
 
 
 def test_options_that_are_torch_s(exported_folder: Path) -> None:
     assert refused(ConfigError, exported_folder, compile=True).startswith("compile is True, but the backend onnx")
-    assert refused(ConfigError, exported_folder, precision="bfloat16").startswith("precision is 'bfloat16', but")
+    assert refused(ConfigError, exported_folder, precision="bfloat16") == (
+        "precision is 'bfloat16'; expected auto, int8 or float32."
+    )
     assert refused(ConfigError, exported_folder, device="mps").startswith("the device 'mps' cannot be used by")
-    assert refused(ConfigError, 7).startswith("the backend onnx got a int; expected a folder")
+    assert refused(WeightsError, 7).startswith("weights is 7; expected a path")
+
+
+# ------------------------------------------------------------------------------------------- what auto stands for
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, "onnx"), ({"device": "cpu"}, "onnx"), ({"device": "cuda"}, "torch"), ({"compile": True}, "torch"),
+     ({"precision": "float16"}, "torch"), ({"precision": "int8"}, "onnx")],
+    ids=str,
+)  # fmt: skip
+def test_auto(options: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "DRIVERS", ())
+    usual = {"weights": "small", "device": "auto", "compile": False, "precision": "auto"}
+    assert backends.choose(**usual | options) == expected
+    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
+    assert backends.choose(**usual | options) == "onnx"
+
+
+def test_auto_with_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "DRIVERS", (tmp_path,))
+    for there, expected in ((True, "torch"), (False, "onnx")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert backends.choose("small", "auto", False, "auto") == expected

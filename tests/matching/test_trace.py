@@ -17,7 +17,7 @@ from normmatch.commands import main
 from tests.matching.scene import write_scene
 
 SOURCE = str(Path(normmatch.__file__).parent)
-PREPARATION = ("__init__", "from_options", "parse")  # of a network, which is a tree of modules, and of the arguments
+PREPARATION = ("__init__", "from_options", "_open", "parse")  # of a network, a tree of modules; of the arguments
 OPTIONS = "commands/options.py"  # how arguments are read, called by the parser
 LEAF = "checks.py"  # a check is one call, which a reader need not follow
 INLINE = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # frames of Python's, no calls that a reader follows

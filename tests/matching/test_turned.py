@@ -5,7 +5,8 @@ import pytest
 from PIL import Image
 
 from normmatch.errors import InputError
-from normmatch.matching.locate import Reference, locate_many
+from normmatch.matching.given import Reference
+from normmatch.matching.locate import locate_many
 from normmatch.matching.turned import Turntable, angle_between
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
@@ -47,6 +48,7 @@ def test_a_wrong_flip_says_so() -> None:
 def test_upright_photographs_pay_nothing() -> None:
     encoder = FakeEncoder()
     image = Image.fromarray(photograph(2))
-    next(locate_many([Reference(image, points(2, 5), (0, 0, 240, 200))], [image], [(0, 0, 240, 200)],
+    other = photograph(3)
+    next(locate_many([Reference(image, points(2, 5), (0, 0, 240, 200))], [other], [(0, 0, 240, 200)],
                      encoder=encoder, looks=1))  # fmt: skip
     assert encoder.seen == 2

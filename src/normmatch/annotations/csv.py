@@ -56,21 +56,22 @@ def write(annotations: Sequence[Annotation]) -> str:
     writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for number, item in enumerate(annotations):
-        about: Row = {"image": _escaped(item.image), "class": _escaped(item.label)}
-        about |= {"object": _escaped(item.object) or number, "split": _escaped(item.split)}
+        about: Row = {"image": escaped(item.image), "class": escaped(item.label)}
+        about |= {"object": escaped(item.object) or number, "split": escaped(item.split)}
         about |= {"mm_per_pixel": item.scale or ""}
         about |= dict(zip(BOX_COLUMNS, item.box or (), strict=False))
         scores = dict(known_scores(item))
         for k, (name, (x, y)) in enumerate(zip(item.names, item.keypoints.tolist(), strict=True)):
             seen = 1 if item.visible is None else int(item.visible[k])
             writer.writerow(
-                {**about, "name": _escaped(name), "x": x, "y": y, "visible": seen, "score": scores.get(k, "")}
+                {**about, "name": escaped(name), "x": x, "y": y, "visible": seen, "score": scores.get(k, "")}
             )
-        writer.writerows({**about, "name": _escaped(name)} for name in item.absent)
+        writer.writerows({**about, "name": escaped(name)} for name in item.absent)
     return text.getvalue()
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
     return f"'{text}" if FORMULA.match(text) else text
 
 

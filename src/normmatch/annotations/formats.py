@@ -1,7 +1,5 @@
 """The formats of keypoints files: how each is recognised, read and written, and what it can hold."""
 
-import csv as plain_csv
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.annotations import Annotation, coco, csv, deeplabcut, labelstudio, native, tps, yolo
+from normmatch.annotations import (
+    Annotation,
+    coco,
+    csv,
+    cvat,
+    deeplabcut,
+    drawn_shapes,
+    labelstudio,
+    matrices,
+    native,
+    single,
+    tables,
+    tps,
+    yolo,
+)  # fmt: skip
 from normmatch.annotations.images import upright_size
 from normmatch.annotations.reading import Photographs, Reading
 from normmatch.config import Format
 from normmatch.errors import DataError
 
+HEAD = 1 << 16  # characters of a table in which its header is
 Read = Callable[[Path, Any, Reading], list[Annotation]]
 Text = str | dict[str, str]  # of a file, or of the files of a folder
 
@@ -51,16 +64,23 @@ OUTPUTS: dict[Format, Output] = {
     "csv": Output(
         "a CSV", ".csv", csv.write, _holds("names several classes objects boxes hidden absent scores splits scale")
     ),
+    "wide": Output("a wide table", ".csv", tables.write_wide, _holds("names several scale empty")),
     "tps": Output("TPS", ".tps", tps.write, _holds("several objects scale curves empty"), True),
+    "nts": Output("NTS", ".nts", matrices.write_nts, _holds("several empty"), True),
     "deeplabcut": Output("DeepLabCut's CSV", ".csv", deeplabcut.write, _holds("names several objects scores empty")),
     "yolo": Output("YOLO pose", "", yolo.write, _holds("names several classes boxes hidden splits pairs empty"), True),
+    "cvat": Output("CVAT's XML", ".xml", cvat.write, _holds("names several classes boxes hidden splits empty"), True),
     "labelstudio": Output(
         "Label Studio's JSON", ".json", labelstudio.write, _holds("names several classes boxes scores empty"), True
     ),
+    "labelme": Output("labelme's JSON", "", drawn_shapes.write_labelme, _holds("names several boxes empty"), True),
 }
-BY_ENDING: dict[str, Read] = {".tps": tps.read, ".yaml": yolo.read, ".yml": yolo.read}
+BY_ENDING: dict[str, Read] = {
+    ".tps": tps.read, ".nts": matrices.read_nts, ".pts": single.read_pts, ".tem": single.read_tem,
+    ".xml": cvat.read, ".yaml": yolo.read, ".yml": yolo.read,
+}  # fmt: skip
 ENDINGS = (*BY_ENDING, ".json", ".csv", ".tsv", ".txt")  # the last four are recognised by what they hold
-FOLDERS = (".tps", ".txt", ".json")  # files of which a folder may have one for each photograph
+FOLDERS = (".tps", ".pts", ".tem", ".txt", ".json")  # files of which a folder may have one for each photograph
 
 
 def read_content(path: Path, content: Any, how: Reading) -> list[Annotation]:
@@ -72,20 +92,36 @@ def read_content(path: Path, content: Any, how: Reading) -> list[Annotation]:
 
 def _of_json(content: Any) -> Read:
     if isinstance(content, list) and content and all(isinstance(task, dict) for task in content):
-        return labelstudio.read
-    return coco.read if isinstance(content, dict) and "annotations" in content else native.read
+        return drawn_shapes.read_alphatracker if "filename" in content[0] else labelstudio.read
+    if not isinstance(content, dict):
+        return native.read
+    if isinstance(content.get("shapes"), list):
+        return drawn_shapes.read_labelme
+    if {"skeletons", "nodes", "videos", "labels"} <= set(content):
+        return drawn_shapes.read_sleap
+    entries = [*(content.get("_via_img_metadata") or content).values()]
+    if entries and all(isinstance(entry, dict) and "filename" in entry for entry in entries):
+        return drawn_shapes.read_via
+    return coco.read if "annotations" in content else native.read
 
 
 def _of_text(path: Path, text: str) -> Read:
-    first = text.lstrip().partition("\n")[0]
-    cells = [cell.strip() for cell in next(plain_csv.reader(io.StringIO(first)), [])]
+    if "<landmarks.pixel" in text or "<shapes" in text:
+        return single.read_stereomorph
+    if re.search(r"^\[rawpoints\]", text, re.MULTILINE | re.IGNORECASE):
+        return matrices.read_morphologika
+    if path.suffix.lower() == ".txt" and re.fullmatch(r"[\d.eE+\s-]+", re.sub(r"#.*", "", text)):
+        return yolo.read
+    cells = next(iter(tables.rows_of(text[:HEAD])), [])
     if cells[:1] == ["scorer"]:
         return deeplabcut.read
-    if path.suffix.lower() == ".txt":
-        if re.fullmatch(r"[\d.eE+\s-]+", re.sub(r"#.*", "", text)):
-            return yolo.read
-        raise DataError(f"{path} has no landmarks in a format that is known here.")
-    return csv.read
+    if cells[0].lstrip("#") == "filename" and "region_shape_attributes" in cells:
+        return drawn_shapes.read_via_csv
+    if {"frame_idx", "instance.score"} <= set(cells):
+        return tables.read_sleap
+    if {"X", "Y"} <= set(cells) and cells[0] in ("", "Label"):
+        return tables.read_imagej
+    return tables.read_wide if tables.columns_of(cells) or path.suffix.lower() != ".csv" else csv.read
 
 
 def read_folder(path: Path, how: Reading) -> list[Annotation]:
@@ -115,7 +151,7 @@ def write_text(
     if path.suffix.lower() != output.ending:
         wanted = output.ending or "a folder, which has none,"
         raise DataError(f"{path} has the ending {path.suffix!r}; expected {wanted} for {output.title}.")
-    turned = output.write in (tps.write,)
+    turned = output.write in (tps.write, matrices.write_nts)
     for item in annotations:
         if item.y_up and item.names and not turned:
             raise DataError(

@@ -24,11 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from normmatch.annotations import Annotation
+from normmatch.annotations import Annotation, Landmarks
+from normmatch.geometry import Box
 from normmatch.outputs import MADE_BY
 
 FORMAT, FORMAT_VERSION = "normmatch project", 1
 ORIGINS = ("person", "kept", "copied", "proposed")
+UNITS = {"µm": 0.001, "um": 0.001, "mm": 1.0, "cm": 10.0, "m": 1000.0, "in": 25.4}  # millimetres
 Json = dict[str, Any]
 
 
@@ -79,7 +81,7 @@ class Photograph:
     reviewed: bool = False
     skipped: bool = False
     changed: int = 0  # the revision that touched it last
-    box: tuple[float, ...] | None = None
+    box: Box | None = None
     scale: Mapping[str, Any] | None = None
 
     @cached_property
@@ -138,15 +140,37 @@ class Project:
         return head[:-1] + ', "photographs": [\n' + ",\n".join(one.text for one in self.photographs.values()) + "\n]}\n"
 
     def as_annotations(self, everything: bool = False) -> list[Annotation]:
-        """The landmarks that are in the pictures: of reviewed photographs, or of all, with scores of proposals."""
-        found = []
+        """The points of reviewed photographs, or of all that have some, with the scores of proposals."""
+        pairs = tuple((one.name, one.pair) for one in self.landmarks if one.pair and one.name < one.pair)
+        kind, found = Landmarks(self.names, self.skeleton, pairs), []
         for one in self.photographs.values():
-            seen = {n: p for n in self.names if (p := one.points.get(n)) and p.xy and not p.absent}
-            if not seen or not (one.reviewed or everything):
+            if not one.points or not (one.reviewed or everything):
                 continue
+            seen = {n: p for n in self.names if (p := one.points.get(n)) and p.xy and not p.absent}
             scores = [p.score if p.origin == "proposed" and p.score is not None else math.nan for p in seen.values()]
-            xy = np.array([p.xy for p in seen.values()], dtype=np.float64)  # (N, 2)
-            known = np.array(scores) if any(map(math.isfinite, scores)) else None
-            box = None if one.box is None else (one.box[0], one.box[1], one.box[2], one.box[3])
-            found.append(Annotation(one.file, tuple(seen), xy, box, scores=known, source=one.file))
+            found.append(
+                Annotation(
+                    one.file,
+                    tuple(seen),
+                    np.array([p.xy for p in seen.values()], dtype=np.float64).reshape(-1, 2),
+                    box=one.box,
+                    scores=np.array(scores) if any(map(math.isfinite, scores)) else None,
+                    source=one.file,
+                    landmarks=kind,
+                    absent=tuple(n for n in self.names if n in one.points and n not in seen),
+                    size=(one.width, one.height),
+                    scale=millimetres(one.scale),
+                )
+            )
         return found
+
+
+def millimetres(scale: Mapping[str, Any] | None) -> float | None:
+    """Millimetres per pixel, of a photograph's scale; None where that is not known, or its unit."""
+    if scale is None or scale["unit"] not in UNITS:
+        return None
+    if "per_pixel" in scale:
+        return float(scale["per_pixel"]) * UNITS[scale["unit"]]
+    (x0, y0), (x1, y1) = scale["points"]
+    apart = math.hypot(x1 - x0, y1 - y0)
+    return float(scale["length"]) * UNITS[scale["unit"]] / apart if apart else None

@@ -11,6 +11,7 @@ from normmatch.annotations.names import swap_left_right
 from normmatch.annotations.project import FORMAT, FORMAT_VERSION, ORIGINS, Json, Landmark, Photograph, Point, Project
 from normmatch.checks import read_number
 from normmatch.errors import DataError
+from normmatch.geometry import Box
 from normmatch.io import parse_json, read_text
 from normmatch.outputs import whole_file, write_text
 
@@ -150,15 +151,15 @@ def point_of(where: str, entry: Any, nested: bool = False) -> Point:
     return Point(entry["from"], xy, absent, score, visible, spread, replaced)
 
 
-def box_of(where: str, box: Any) -> tuple[float, ...] | None:
+def box_of(where: str, box: Any) -> Box | None:
     if box is None:
         return None
     if not isinstance(box, list) or len(box) != 4:
         raise DataError(f"the box of {where} is {short(box)}; expected x, y, width and height")
-    values = tuple(number(where, "its box", value) for value in box)
-    if min(values[2:]) <= 0:
+    x, y, width, height = (number(where, "its box", value) for value in box)
+    if min(width, height) <= 0:
         raise DataError(f"the box of {where} is {short(box)}; expected a width and a height above 0")
-    return values
+    return x, y, width, height
 
 
 def scale_of(where: str, scale: Any) -> Json | None:

@@ -112,7 +112,8 @@ class Photographs:
 
 
 def _key(name: str) -> str:
-    return re.sub(r"\s+(?=\.[^.]*$)", "", name.strip().lower())  # also without a blank before the ending
+    """Alike for names that some programs change: no blank before the ending, _ for those within."""
+    return re.sub(r"\s+", "_", re.sub(r"\s+(?=\.[^.]*$)", "", name.strip().lower()))
 
 
 def clean(name: str) -> str:

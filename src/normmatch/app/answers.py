@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from normmatch import annotations
+from normmatch.annotations import Annotation
 from normmatch.annotations.native import as_entry
 from normmatch.app.parcel import File
 from normmatch.app.pictures import decode
@@ -16,17 +17,22 @@ from normmatch.matching.record import result_values
 if TYPE_CHECKING:
     from normmatch.matching.matcher import Matcher
 
-MAX_POINTS_FILE = 2_000_000  # bytes of a points file
+MAX_POINTS_FILE = 50_000_000  # bytes of a points file
 MAX_POINTS = 500  # of a picture: more cannot be looked at
 SIDES = ("the first picture", "the second picture")
 
 
-def read_points_file(file: File) -> dict[str, Any]:
-    """The images of a points file (ours, COCO or CSV), in the form of ours."""
+def check_points_file(file: File) -> list[Annotation]:
+    """The objects of a points file of any format, if it is not too large."""
     name, data = file
     if len(data) > MAX_POINTS_FILE:
         raise InputError(f"{name} has {len(data) / 1e6:.1f} MB; expected at most {MAX_POINTS_FILE / 1e6:.0f} MB.")
-    return {"images": [as_entry(item) for item in annotations.read(name, data)]}
+    return annotations.read(name, data)
+
+
+def read_points_file(file: File) -> dict[str, Any]:
+    """The images of a points file, in the form of ours."""
+    return {"images": [as_entry(item) for item in check_points_file(file)]}
 
 
 def match_pictures(matcher: "Matcher", files: list[File], asked: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +56,35 @@ def match_pictures(matcher: "Matcher", files: list[File], asked: dict[str, Any])
     }
 
 
+def locate_picture(matcher: "Matcher", files: list[File], asked: dict[str, Any]) -> dict[str, Any]:
+    """Find the points of one or more pictures in the last one.
+
+    Args:
+        matcher: the loaded network
+        files: the references, and then the picture to search
+        asked: `references`, of each {"keypoints": [[x, y] or null, ...], "box": [x, y, width, height] or null}, the
+            `box` of the last picture, and how many `looks`
+    """
+    given, box, looks = asked.get("references"), asked.get("box"), asked.get("looks", 2)
+    if not isinstance(given, list) or not all(map(_is_side, given)) or len(given) != len(files) - 1:
+        expected = "`references`, of each `keypoints` and `box`, and a file for each and for the picture to search"
+        raise InputError(f"The page sent a request that cannot be read; expected {expected}.")
+    start, references = time.perf_counter(), []
+    for number, (file, side) in enumerate(zip(files, given, strict=False)):
+        which = f"reference {number + 1}"
+        points = side["keypoints"] if isinstance(side["keypoints"], list) else []
+        known = [point for point in points if point is not None]
+        _check_keypoints(known, which.capitalize())
+        _check_box(side["box"], which)
+        places = [[math.nan, math.nan] if point is None else point for point in points]
+        references.append((decode(file), places, side["box"]))
+    _check_box(box, "the picture to search")
+    (found,) = matcher.locate_many(references, [decode(files[-1])], [box], looks=looks)
+    rounded = {key: getattr(found, key).round(4).tolist() for key in ("keypoints", "scores", "visible", "spread")}
+    seconds = round(time.perf_counter() - start, 3)
+    return {**rounded, "box": list(found.box), "shares": None, "seconds": seconds}
+
+
 def _crop(matcher: "Matcher", file: File, side: dict[str, Any], which: str) -> CropWithKeypoints:
     """One picture with its points, as the network sees it."""
     try:
@@ -71,9 +106,13 @@ def _sides(asked: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
         raise InputError(f"The page sent {len(sides)} sides; expected 2.")
     for side, which in zip(sides, SIDES, strict=True):
         _check_keypoints(side["keypoints"], which.capitalize())
-        if side["box"] is not None and not _numbers(side["box"], 4):
-            raise InputError(f"The box of {which} is none; expected x, y, width and height as numbers, or null.")
+        _check_box(side["box"], which)
     return sides, one_to_one
+
+
+def _check_box(box: Any, which: str) -> None:
+    if box is not None and not _numbers(box, 4):
+        raise InputError(f"The box of {which} is none; expected x, y, width and height as numbers, or null.")
 
 
 def _is_side(side: Any) -> bool:

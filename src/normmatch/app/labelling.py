@@ -3,7 +3,10 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,10 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from normmatch.annotations.project import Json, Project
+from normmatch.app import exports
+from normmatch.app.answers import check_points_file
+from normmatch.app.opening import matched, with_annotations
 from normmatch.app.pages import as_json, asked, got, make_pages, sentence
+from normmatch.app.parcel import unpack
 from normmatch.app.photographs import THUMB, VIEW, Photographs, fault_of
-from normmatch.app.proposing import Proposer
+from normmatch.app.proposing import NOTHING_YET, Proposer, was_proposed
 from normmatch.app.store import Conflict, Store, counts_of
+from normmatch.app.suspects import Suspects
 from normmatch.errors import InputError
 
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
@@ -25,7 +33,7 @@ class Labelling:
     """What the addresses answer."""
 
     def __init__(self, store: Store, photographs: Photographs, proposer: Proposer) -> None:
-        self.store, self.photographs, self.proposer = store, photographs, proposer
+        self.store, self.photographs, self.proposer, self.suspects = store, photographs, proposer, Suspects()
 
     def project(self, request: Request) -> Response:
         """The whole project, and what is computed of it."""
@@ -34,6 +42,7 @@ class Labelling:
         more = {
             "stamps": {file: self.photographs.stamp(file) for file in project.photographs},
             "missing": [{"file": file, "error": fault} for file, fault in faults.items() if fault],
+            "exports": exports.listed(),
             **self._state(project),
         }
         return Response(project.text(**more), media_type="application/json")
@@ -58,7 +67,8 @@ class Labelling:
         proposer = self.proposer
         return {
             "proposals": self.store.proposals, "job": proposer.job, "last_job": proposer.last_job,
-            "engine": proposer.engine, "counts": counts_of(project), "suspects": {}, "alike": {}, "exports": [],
+            "engine": proposer.engine, "counts": counts_of(project), "suspects": self.suspects.of(project),
+            "alike": self.proposer.alike(project.photographs if files is None else files),
         }  # fmt: skip
 
     def edit(self, body: bytes) -> Json:
@@ -67,18 +77,18 @@ class Labelling:
         revision, edits = given.get("revision"), given.get("edits")
         if type(revision) is not int or not isinstance(edits, list) or not isinstance(given.get("window"), str):
             raise InputError("The page sent no edits; expected `window`, `revision` and a list `edits`.")
-        before = references_of(self.store.project)
+        before = teaching(self.store.project)
         project = self.store.edit(given["window"], revision, edits)
-        if references_of(project) != before and was_proposed(project):
+        if teaching(project) != before and was_proposed(project) and project.reviewed:
             self.proposer.ask("renew")
-        return {"revision": project.revision, "counts": counts_of(project), "suspects": {}}
+        return {"revision": project.revision, "counts": counts_of(project), "suspects": self.suspects.of(project)}
 
     def propose(self, body: bytes) -> Json:
         files = _read(body).get("files")
         if files is not None and not (isinstance(files, list) and all(isinstance(file, str) for file in files)):
             raise InputError("The page asked for proposals on what are no files; expected a list of names.")
         if not self.store.project.reviewed:
-            raise InputError("No photograph is reviewed yet; set the landmarks on one and accept it, then propose.")
+            raise InputError(NOTHING_YET)
         if self.proposer.engine["error"]:
             raise InputError(self.proposer.engine["error"])
         self.proposer.ask("propose", files=files)
@@ -90,6 +100,34 @@ class Labelling:
 
     def copy(self, body: bytes) -> Json:
         return {"file": self.store.copy(_read(body).get("project"))}
+
+    def read(self, body: bytes) -> Json:
+        """What a keypoints file would set; nothing is changed."""
+        _, (file,) = unpack(body, 1)
+        project, folder, source = self.store.project, self.photographs.folder, Path(file.name)
+        items = check_points_file(file)
+        blank = {name: replace(one, points={}, reviewed=False) for name, one in project.photographs.items()}
+        found = with_annotations(replace(project, landmarks=(), photographs=blank), items, source, folder)
+        known = {item.image for item in matched(items, source, folder, project.photographs).values()}
+        return {
+            "landmarks": list(found.names),
+            "photographs": {name: {"points": points} for name, one in found.photographs.items()
+                            if (points := one.as_json()["points"])},
+            "unknown": sorted({item.image for item in items} - known),
+        }  # fmt: skip
+
+    def export(self, request: Request) -> Response:
+        """A file to download."""
+        everything = request.query_params.get("photographs") == "all"
+        try:
+            name, content = exports.export(
+                self.store.project, self.photographs, request.path_params["what"], everything
+            )
+        except KeyError:
+            raise HTTPException(404) from None
+        kind = exports.KINDS.get(Path(name).suffix, "application/octet-stream")
+        told = f"attachment; filename*=UTF-8''{quote(name)}"
+        return Response(content, media_type=kind, headers={"Content-Disposition": told})
 
     def thumb(self, request: Request) -> Response:
         return self._picture(lambda file: self.photographs.copy(file, THUMB), request)
@@ -115,11 +153,13 @@ def make_label_app(labelling: Labelling) -> Starlette:
     edits, pictures = ThreadPoolExecutor(1, "normmatch-edits"), ThreadPoolExecutor(PICTURES, "normmatch-pictures")
     posted = {
         "edit": labelling.edit, "propose": labelling.propose, "stop": labelling.stop, "copy": labelling.copy,
+        "read": labelling.read,
     }  # fmt: skip
     routes = [
         got("/api/project", labelling.project, edits),
         got("/api/changes", labelling.changes, edits),
         *(asked(f"/api/{name}", answer, edits) for name, answer in posted.items()),
+        got("/export/{what}", labelling.export, pictures),
         got("/image/thumb/{file:path}", labelling.thumb, pictures),
         got("/image/view/{file:path}", labelling.view, pictures),
         got("/image/tile/{level:int}/{column:int}/{row:int}/{file:path}", labelling.tile, pictures),
@@ -145,14 +185,10 @@ async def _full(request: Request, error: OSError) -> Response:
     return sentence(507, f"The project could not be saved: {error.strerror or error}.")
 
 
-def references_of(project: Project) -> list[Any]:
+def teaching(project: Project) -> list[Any]:
     """What the machine learns from: equal before and after an edit, there is nothing to renew."""
-    return [(one.file, one.points, one.box) for one in project.reviewed]
-
-
-def was_proposed(project: Project) -> bool:
-    points = (point for one in project.photographs.values() for point in one.points.values())
-    return any(point.origin in ("proposed", "kept") for point in points)
+    boxes = [one.box for one in project.photographs.values()]
+    return [*boxes, *((one.file, one.points) for one in project.reviewed), project.names]
 
 
 def _read(body: bytes) -> Json:

@@ -1,6 +1,6 @@
 """Opening a folder of photographs: its label project, found or begun, with what is new in the folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,20 +64,32 @@ def with_files(project: Project, folder: Path) -> Project:
 
 def with_annotations(project: Project, items: Sequence[Annotation], source: Path, folder: Path) -> Project:
     """The project with the landmarks of a keypoints file. What has a score is a proposal, all else a person's."""
-    longest_first = sorted(items, key=lambda item: -len(item.names))
-    names = list(dict.fromkeys([*project.names, *(name for item in longest_first for name in item.names)]))
-    known = {one.name: one for one in project.landmarks}
-    entries = [
-        {"name": n, "color": known[n].color, "pair": known[n].pair} if n in known else {"name": n} for n in names
-    ]
-    index, photographs = ImageIndex(items, source, folder), dict(project.photographs)
-    for file, one in project.photographs.items():
-        found = index.all(folder / file)
-        if len(found) > 1:
-            raise DataError(f"{source} has {len(found)} objects in {file}; a label project has one in each photograph.")
-        if found:
-            photographs[file] = annotated(one, found[0], names)
-    return replace(project, landmarks=landmarks_of(entries), photographs=photographs)
+    longest_first = sorted(items, key=lambda item: -len(item.order))
+    names = list(dict.fromkeys([*project.names, *(name for item in longest_first for name in item.order)]))
+    pairs = {name: one.pair for one in project.landmarks for name in (one.name,) if one.pair}
+    lines = list(project.skeleton)
+    for kind in dict.fromkeys(item.landmarks for item in items if item.landmarks):
+        pairs |= {a: b for pair in kind.pairs for a, b in (pair, pair[::-1])}
+        lines += [line for line in kind.skeleton if line not in lines]
+    colors = {one.name: one.color for one in project.landmarks}
+    entries = [{"name": n, "color": colors.get(n), **({"pair": pairs[n]} if n in pairs else {})} for n in names]
+    project = replace(project, landmarks=landmarks_of(entries), skeleton=tuple(lines))
+    photographs = dict(project.photographs)
+    for file, item in matched(items, source, folder, photographs).items():
+        photographs[file] = annotated(photographs[file], item, names)
+    return replace(project, photographs=photographs)
+
+
+def matched(items: Sequence[Annotation], source: Path, folder: Path, files: Iterable[str]) -> dict[str, Annotation]:
+    """The one object that a keypoints file has in each of the photographs."""
+    index, found = ImageIndex(items, source, folder), {}
+    for file in files:
+        objects = index.all(folder / file)
+        if len(objects) > 1:
+            raise DataError(f"{source} has {len(objects)} objects in {file}; expected one in each photograph.")
+        if objects:
+            found[file] = objects[0]
+    return found
 
 
 def annotated(one: Photograph, item: Annotation, names: Sequence[str]) -> Photograph:
@@ -92,4 +104,5 @@ def annotated(one: Photograph, item: Annotation, names: Sequence[str]) -> Photog
     by_person = bool(points) and all(point.origin == "person" for point in points.values())
     if by_person:
         points |= {name: Point("person", absent=True) for name in names if name not in points}
-    return replace(one, points=points, reviewed=by_person, box=item.box and tuple(item.box))
+    scale = None if item.scale is None else {"per_pixel": item.scale, "unit": "mm"}
+    return replace(one, points=points, reviewed=by_person, box=item.box, scale=scale or one.scale)

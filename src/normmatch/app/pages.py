@@ -36,7 +36,7 @@ def make_pages(
     """An application of these addresses, the static files, and a page that is served at /."""
     files = {path.name: (path.read_bytes(), TYPES[path.suffix]) for path in STATIC.iterdir() if path.suffix in TYPES}
     static = {
-        "/": files.get(page, files["index.html"]),
+        "/": files[page],
         **{f"/static/{name}": content for name, content in files.items()},
     }
 

@@ -23,8 +23,8 @@ class File(NamedTuple):
     data: bytes
 
 
-def unpack(body: bytes, count: int) -> tuple[dict[str, Any], list[File]]:
-    """The JSON of a request, and its `count` files."""
+def unpack(body: bytes, count: int | None) -> tuple[dict[str, Any], list[File]]:
+    """The JSON of a request, and its `count` files; None is two or more."""
     line, _, _ = body[:MAX_LINE].partition(b"\n")
     if len(line) == MAX_LINE:
         raise InputError(f"The page sent more than {MAX_LINE:,} bytes of JSON; {EXPECTED}.")
@@ -36,8 +36,8 @@ def unpack(body: bytes, count: int) -> tuple[dict[str, Any], list[File]]:
     sizes = [size for _, size in named]
     if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(body) - len(line) - 1:
         raise InputError(f"The page sent files of other sizes than it says; {EXPECTED}.")
-    if len(named) != count:
-        raise InputError(f"The page sent {len(named)} files; expected {count}.")
+    if len(named) != count if count is not None else len(named) < 2:
+        raise InputError(f"The page sent {len(named)} files; expected {count or 'two or more'}.")
     files, start = [], len(line) + 1
     for name, size in named:
         files.append(File(file_name(name), body[start : start + size]))

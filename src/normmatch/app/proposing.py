@@ -1,29 +1,30 @@
-"""Proposals beside the work: a thread that finds the landmarks of what nobody has reviewed, least certain first.
+"""Proposals beside the work: an album of the photographs, whose references are what a person has reviewed.
 
-Every reviewed photograph is a reference. When one is accepted, or changes, all proposals that may depend on it are
-made anew; points that a person has set stay as they are.
+The album encodes all photographs as soon as a folder is opened. When a photograph is accepted, or an accepted one
+changes, the proposals are made anew; points that a person has set stay as they are.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from normmatch.annotations.project import Json, Photograph, Point, Project
-from normmatch.app.photographs import Photographs, factor_of
-from normmatch.app.store import UNSURE, Conflict, Store, counts_of, least_certainty
+from normmatch.app.photographs import Photographs
+from normmatch.app.store import UNSURE, Conflict, Store, counts_of
 from normmatch.errors import InputError, NormMatchError
-from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
-    from normmatch.matching.locate import Located
-    from normmatch.matching.looks import Encoder
+    from normmatch.matching.album import Album
+    from normmatch.matching.landmarks import Located
+    from normmatch.matching.sight import Encoder
 
-READ = 2000  # pixels of the longer side that a photograph is read with, at least: a second look needs no more
 SAVED = 1.0  # seconds between saves while proposals come in
-AHEAD = 2  # photographs that are decoded before their turn
+ALIKE = 4  # reviewed photographs that are told to look like one
+NOTHING_YET = "No photograph is reviewed yet; set the landmarks on one and accept it, then propose."
 
 
 class Proposer:
@@ -34,128 +35,176 @@ class Proposer:
         self.job: Json | None = None
         self.last_job: Json | None = None
         self.engine: Json = {"ready": False, "error": None}
-        self._wanted: list[Json] = []
-        self._stop, self._closed, self._done = False, False, 0
-        self._wake = threading.Condition()
+        self.album: Album | None = None
+        self._wanted: list[Json] = [{"kind": "renew"}] if was_proposed(store.project) else []
+        self._asked: set[str] = set()  # photographs that may get their first proposals
+        self._names: tuple[str, ...] = ()  # of the landmarks that the album's references show
+        self._taken: dict[str, Located] = {}
+        self._looks: dict[str, np.ndarray] = {}  # what each photograph looks like as a whole
+        self._stop, self._closed, self._saved = threading.Event(), threading.Event(), 0.0
+        self._wake, self._fitting = threading.Condition(), threading.Lock()
         self._open_encoder = open_encoder
         self._thread = threading.Thread(target=self._work, name="normmatch-proposals", daemon=True)
         self._thread.start()
 
     def ask(self, kind: str, **more: Any) -> None:
-        """Have a job done after the one at hand; a renewal makes way for anything, also for a newer one."""
+        """Have a job done after the one at hand."""
         with self._wake:
             self._wanted = [job for job in self._wanted if job["kind"] != kind]
             self._wanted.append({"kind": kind, **more})
-            self._stop = self._stop or (self.job is not None and self.job["kind"] == "renew")
             self._wake.notify()
 
     def stop(self) -> None:
-        """End the job at hand after its photograph; what was found stays."""
+        """End the job at hand; what was found stays."""
         with self._wake:
-            self._stop, self._wanted = True, []
+            self._wanted = []
+        self._stop.set()
 
     def close(self) -> None:
+        self._closed.set()
+        self._stop.set()
         with self._wake:
-            self._closed = self._stop = True
             self._wake.notify()
         self._thread.join(10)
 
+    def alike(self, files: Iterable[str]) -> dict[str, list[str]]:
+        """The reviewed photographs that look most like each of these, as far as both were seen."""
+        if self.album is None:
+            return {}
+        reviewed, looks = [one.file for one in self.store.project.reviewed], self._looks
+        for file in {*reviewed, *files} - looks.keys():
+            look = self.album.look_of(file)
+            if look is not None:
+                looks[file] = look
+        others = [file for file in reviewed if file in looks]
+        if not others:
+            return {}
+        table = np.stack([looks[file] for file in others])  # (R, D)
+        found = {file: table @ looks[file] for file in files if file in looks}
+        ranked = {file: [others[i] for i in (-values).argsort() if others[i] != file] for file, values in found.items()}
+        return {file: names[:ALIKE] for file, names in ranked.items()}
+
     def _work(self) -> None:
+        from normmatch.matching.album import Album
+
+        project = self.store.project
         try:
-            encoder = self._open_encoder()
-            self.engine = {"ready": True, "error": None}
+            files = {file: self.photographs.path(file) for file in project.photographs}
+            boxes = {file: one.box for file, one in project.photographs.items() if one.box}
+            self.album = Album(files, self._open_encoder(), boxes)
         except (NormMatchError, ModuleNotFoundError) as error:
             self.engine = {"ready": False, "error": str(error)}
             return
-        while True:
+        self.engine = {"ready": True, "error": None}
+        work = threading.Thread(target=self.album.work, args=(self._closed, self._take), daemon=True)
+        work.start()
+        number = 0
+        while not self._closed.is_set():
             with self._wake:
-                self._wake.wait_for(lambda: self._wanted or self._closed)
-                if self._closed:
-                    return
-                asked, self._stop = self._wanted.pop(0), False
-                self.job = {"kind": asked["kind"], "done": 0, "total": 0}
-            self._done += 1
-            ended: Json = {"number": self._done, "stopped": False, "error": None}
-            try:
-                ended |= self._propose(encoder, asked.get("files"))
-            except (NormMatchError, Conflict) as error:
-                ended["error"] = str(error)
-            except Exception as error:  # a fault of ours ends this job, not the thread
-                ended["error"] = f"The server failed at this ({type(error).__name__})."
-            ended |= {**self.job, "stopped": self._stop and not self._closed}
-            ended["uncertain"] = counts_of(self.store.project)["uncertain"]
-            self.job, self.last_job = None, ended
+                self._wake.wait_for(lambda: self._wanted or self._closed.is_set())
+                asked = self._wanted.pop(0) if self._wanted else None
+            if asked is not None:
+                number += 1
+                self._do(self.album, asked, number)
+        work.join(10)
 
-    def _propose(self, encoder: "Encoder", files: Sequence[str] | None) -> Json:
-        """Propose on all that are not reviewed, or on these of them."""
-        project = self.store.project
-        wanted = [one for one in queue(project) if files is None or one.file in files]
-        assert self.job is not None
-        self.job["total"] = len(wanted)
-        saved = time.monotonic()
-        for one, found in locate(project, self.photographs, wanted, encoder):
-            self.store.propose({one.file: found})
-            self.job["done"] += 1
-            if time.monotonic() - saved > SAVED:
-                self.store.save()
-                saved = time.monotonic()
-            if self._stop:
-                break
-        self.store.save()
-        return {}
-
-
-def queue(project: Project) -> list[Photograph]:
-    """What is not reviewed: new ones first, then the least certain."""
-    left = [one for one in project.photographs.values() if not one.reviewed]
-    return sorted(left, key=lambda one: (len(one.points) == len(project.landmarks), least_certainty(one)))
-
-
-def locate(
-    project: Project, photographs: Photographs, wanted: Sequence[Photograph], encoder: "Encoder"
-) -> Iterator[tuple[Photograph, dict[str, Point]]]:
-    """The machine's points of some photographs, by the reviewed ones; those that cannot be read are left out."""
-    from normmatch.matching.given import Reference
-    from normmatch.matching.locate import Landmarks
-
-    def read(one: Photograph) -> tuple[np.ndarray, int] | None:
+    def _do(self, album: "Album", asked: Json, number: int) -> None:
+        """One job; whatever goes wrong ends it, not the thread."""
+        self._stop.clear()
+        self.job = {"kind": asked["kind"], "done": 0, "total": 0}
+        error = None
         try:
-            array = photographs.read(one.file, READ)
-        except (InputError, KeyError):
-            return None
-        return array, factor_of(max(one.width, one.height), array)
+            self._fit(album)
+            if asked["kind"] == "propose":
+                self._propose(album, asked.get("files"))
+            self.store.save()
+        except (NormMatchError, Conflict, OSError) as fault:
+            error = str(fault)
+        except Exception as fault:
+            error = f"The server failed at this ({type(fault).__name__}: {fault})."
+        stopped = self._stop.is_set() and not self._closed.is_set()
+        uncertain = counts_of(self.store.project)["uncertain"]
+        self.last_job = {**self.job, "number": number, "stopped": stopped, "error": error, "uncertain": uncertain}
+        self.job = None
 
-    references, places = [], []
-    for one in project.reviewed:
-        loaded = read(one)
-        if loaded is not None:
-            places.append(project.keypoints(one))
-            references.append(Reference(loaded[0], places[-1] / loaded[1], _scaled(one.box, 1 / loaded[1])))
-    if not references:
-        raise InputError("No photograph is reviewed yet; set the landmarks on one and accept it, then propose.")
-    known = np.isfinite(np.stack(places)).all(2).any(0)
-    names = [name for name, there in zip(project.names, known, strict=True) if there]
-    references = [Reference(r.image, r.keypoints[known], r.box) for r in references]
-    chance = 1 / (len(references) + 2)  # that the next one shows what none of them did
-    never_seen = {n: Point("proposed", None, True, 0.0, chance) for n in project.names if n not in names}
-    landmarks = Landmarks(references, encoder)
-    landmarks.calibrate()
-    for one, loaded in zip(wanted, ahead(read, wanted, AHEAD), strict=True):
-        if loaded is None:
-            continue
-        array, factor = loaded
-        found = landmarks.locate(array, _scaled(one.box, 1 / factor), one.file)
-        yield one, {**never_seen, **as_points(names, found, factor)}
+    def _fit(self, album: "Album") -> None:
+        """Tell the album what is reviewed now; all that was proposed before is renewed when this returns."""
+        project = self.store.project
+        names, references = references_of(project)
+        if not references:
+            raise InputError(NOTHING_YET)
+        with self._fitting:
+            if names != self._names:  # other landmarks: nothing of before can be gone on from
+                album.fit({})
+                self._names, self._taken = names, {}
+            for file, one in project.photographs.items():
+                if album.boxes.get(file) != one.box:
+                    album.draw(file, one.box)
+            album.fit(references)
+        self._take(None)
+
+    def _propose(self, album: "Album", files: Sequence[str] | None) -> None:
+        """Have all that is not reviewed proposed, or these files; until all are, or it is stopped."""
+        left = [one.file for one in self.store.project.photographs.values() if not one.reviewed]
+        wanted = {file for file in left if files is None or file in files}
+        assert self.job is not None
+        self.job["total"], self._asked = len(wanted), wanted
+        while not self._stop.is_set():
+            self._take(None)
+            self.job["done"] = sum(file in self._taken and album.is_settled(file) for file in wanted)
+            if self.job["done"] + sum(file in album.failed for file in wanted) >= len(wanted):
+                break
+            self._stop.wait(0.1)
+        self._asked = set()
+
+    def _take(self, status: Any) -> None:
+        """Let the store have what the album has found, of photographs that were asked for or have proposals."""
+        album = self.album
+        if album is None:
+            return
+        with self._fitting:
+            photographs, fresh = self.store.project.photographs, {}
+            for file, located in album.proposals.items():
+                one = photographs.get(file)
+                if self._taken.get(file) is not located and one and (file in self._asked or was_renewed(one)):
+                    fresh[file] = self._points(located)
+                    self._taken[file] = located
+        self.store.propose(fresh)
+        idle = status is not None and status.idle
+        if time.monotonic() - self._saved > (0 if idle else SAVED):
+            with suppress(Conflict, OSError):  # the next edit is refused, and tells
+                self.store.save()
+            self._saved = time.monotonic()
+
+    def _points(self, found: "Located") -> dict[str, Point]:
+        """Proposals of all landmarks; one that no reference shows is taken to be absent here, too."""
+        chance = 1 / (len(self.store.project.reviewed) + 2)  # that the next photograph shows what none did
+        points = {name: Point("proposed", None, True, 0.0, chance) for name in self.store.project.names}
+        for name, (x, y), *values in zip(
+            self._names, found.keypoints.tolist(), found.scores.tolist(), found.visible.tolist(),
+            found.spread.tolist(), strict=True,
+        ):  # fmt: skip
+            points[name] = Point("proposed", (x, y), values[1] < UNSURE, *values)
+        return points
 
 
-def as_points(names: Sequence[str], found: "Located", factor: int) -> dict[str, Point]:
-    """What was found in a photograph that was read `factor` times smaller."""
-    rows = zip(names, found.keypoints * factor, found.scores, found.visible, found.spread * factor, strict=True)
-    return {
-        name: Point("proposed", (float(xy[0]), float(xy[1])), bool(v < UNSURE), float(s), float(v), float(r))
-        for name, xy, s, v, r in rows
-    }
+def references_of(project: Project) -> "tuple[tuple[str, ...], dict[str, Any]]":
+    """The landmarks that reviewed photographs show, and the points of these photographs, as an album takes them."""
+    from normmatch.matching.album import Marked
+
+    places = {one.file: project.keypoints(one) for one in project.reviewed}
+    if not places:
+        return (), {}
+    shown = np.isfinite(np.stack(list(places.values()))).all(2).any(0)  # (K,)
+    names = tuple(name for name, there in zip(project.names, shown, strict=True) if there)
+    marked = {file: Marked(xy[shown], project.photographs[file].box) for file, xy in places.items()}
+    return names, marked if names else {}
 
 
-def _scaled(box: tuple[float, ...] | None, by: float) -> tuple[float, ...] | None:
-    return None if box is None else tuple(value * by for value in box)
+def was_proposed(project: Project) -> bool:
+    return any(was_renewed(one) for one in project.photographs.values())
+
+
+def was_renewed(one: Photograph) -> bool:
+    """Whether the machine has proposed something here before."""
+    return any(point.origin in ("proposed", "kept") for point in one.points.values())

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from normmatch.annotations.native import as_entry
 from normmatch.app import answers, pictures
-from normmatch.app.pages import STATIC, TYPES, asked, fixed, make_pages
+from normmatch.app.pages import TYPES, asked, fixed, make_pages
 from normmatch.app.parcel import unpack
 from normmatch.matching.samples import Sample, find_samples
 
@@ -34,17 +34,21 @@ def make_app(matcher: "Matcher") -> Starlette:
         asked, files = unpack(body, 2)
         return answers.match_pictures(matcher, files, asked)
 
+    def locate(body: bytes) -> dict[str, Any]:
+        asked, files = unpack(body, None)
+        return answers.locate_picture(matcher, files, asked)
+
     samples = find_samples()
     listed = json.dumps([_describe_sample(number, sample) for number, sample in enumerate(samples)]).encode()
     routes = [
         asked("/picture", describe, pool),
         asked("/points", read, pool),
         asked("/match", match, pool),
+        asked("/locate", locate, pool),
         fixed("/samples", (listed, "application/json")),
         *(fixed(f"/samples/{k}", (s.path.read_bytes(), TYPES[s.path.suffix])) for k, s in enumerate(samples)),
     ]
-    page = "pair.html" if (STATIC / "pair.html").is_file() else "index.html"
-    return make_pages(routes, page, lambda: pool.shutdown(wait=False, cancel_futures=True))
+    return make_pages(routes, "pair.html", lambda: pool.shutdown(wait=False, cancel_futures=True))
 
 
 def _describe_sample(number: int, sample: Sample) -> dict[str, Any]:

@@ -42,12 +42,12 @@ def samples(
     from normmatch.matching.sample_pair import match_samples
     from normmatch.matching.samples import copies, copy_samples, get_sample
     from normmatch.outputs import check_outputs
-    from normmatch.weights import weights_files
+    from normmatch.weights import find_weights
 
     chosen = [get_sample(first), get_sample(second)]
     there = copies(chosen, copy_to) if copy_to is not None else {}
     new, old = ([path for path in there if path.exists() == known] for known in (False, True))
-    read = (*(sample.path for sample in chosen), *weights_files(weights), *old)
+    read = (*(sample.path for sample in chosen), find_weights(weights), *old)
     check_outputs({"--out": out, "--copy-to": new}, read, overwrite)
     points0, points1, result, seconds = match_samples(first, second, weights, out)
     if copy_to is not None:

@@ -10,28 +10,33 @@ def export(
     weights: Positional[str] = "small",
     *,
     out: Annotated[Path, arg(metavar="DIR")],
-    format: str = "onnx",
     overwrite: bool = False,
 ) -> None:
-    """Write a network as two ONNX files, an encoder of images and a head that matches, and check them against torch.
+    """Write a network as ONNX, with its weights: what runs without torch, here or in other programs.
 
-    The number of pairs, of points and, where the backbone allows it, the size of the images stay free. The encoder is
-    run once for each image, the head once for each pair. The Delaunay graph of the points is an input of the head.
-    Matcher(DIR, backend="onnx") matches photographs with the ONNX files, without torch.
+    normmatch export runs/mine --out onnx
+
+    There is an encoder of images, a graph that embeds an image with its keypoints, and one that matches two of them.
+    The numbers of images, pairs and points stay free, and where the backbone allows it the size of images. The Delaunay
+    graph of the points is an input. They are checked against torch. Matcher(DIR, backend="onnx") runs them, and so do
+    commands with --weights DIR --backend onnx. A folder of a training may be its own DIR.
 
     Args:
         weights: a bundled name, a file, a folder, or owner/name on a hub
         out: the folder for the files
-        format: onnx; there is no other
         overwrite: replace files that NormMatch did not write, too
     """
+    from normmatch.extras import require
+
+    require("torch", "onnx", "onnxscript")
+    from normmatch.export.files import FILES, in_place
     from normmatch.export.files import export as write
-    from normmatch.export.files import output_files
     from normmatch.model.network import NormMatch
     from normmatch.outputs import check_outputs
-    from normmatch.weights import find_weights
+    from normmatch.weights import FILE_NAME, find_weights
 
-    check_outputs({"--out": [*output_files(out).values()]}, [find_weights(weights)], overwrite)
-    for file, difference in write(NormMatch.from_pretrained(weights), out, format).items():
-        agreement = f"within {difference:.0e}" if difference else "exactly"
-        print(f"{file}  {file.stat().st_size / 1e6:.1f} MB  agrees with the network {agreement}")
+    file = find_weights(weights)
+    names = FILES if in_place(file, out) else (*FILES, FILE_NAME)
+    check_outputs({"--out": [out / name for name in names]}, [file], overwrite)
+    for name, difference in write(NormMatch.from_pretrained(file), out, file).items():
+        print(f"{out / name}.onnx agrees with the network within {difference:.0e}")

@@ -117,11 +117,11 @@ def _check_outputs(
         return
     from normmatch.outputs import check_outputs
     from normmatch.viz import check_format
-    from normmatch.weights import weights_files
+    from normmatch.weights import find_weights
 
     if out is not None:
         check_format(out)
-    read = (*inputs, *weights_files(options.weights, options.backend))
+    read = (*inputs, find_weights(options.weights))
     check_outputs({"--out": out, "--json": json}, read, overwrite)
 
 

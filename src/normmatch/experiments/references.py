@@ -19,7 +19,8 @@ import numpy as np
 from normmatch import annotations
 from normmatch.matching.backends.torch import TorchBackend
 from normmatch.matching.given import MARGIN, Reference
-from normmatch.matching.locate import Located, locate_many
+from normmatch.matching.landmarks import Located
+from normmatch.matching.locate import locate_many
 
 WITHIN = (0.01, 0.02, 0.05, 0.1)
 

@@ -1,89 +1,82 @@
-"""Write the two graphs of a network to a folder, and check there that they compute what the network does."""
+"""Write the graphs of a network beside its weights, and check there that they compute what the network does."""
 
 import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import os
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-import torch
+import onnx_ir as ir
 
-import normmatch
-from normmatch.errors import ExportError, first_line
-from normmatch.export.graphs import Graph, trace
-from normmatch.export.parity import check_parity, onnx_runner
-from normmatch.extras import require
+from normmatch.errors import ExportError
+from normmatch.export.graphs import image_step, trace
+from normmatch.export.onnx import convert, in_8_bits, tensors_of
+from normmatch.export.parity import check_parity
 from normmatch.model.network import NormMatch
-from normmatch.outputs import MARK, whole_file
+from normmatch.outputs import write_text
+from normmatch.weights import FILE_NAME, read_held_out
+from normmatch.weights.graphs import IN_8_BITS, INDEX, NAMES, ROUNDED, Graphs, index_text, shape_of
 
-FORMATS = ("onnx",)
+FILES = (*(f"{name}.onnx" for name in NAMES), *(f"{name}{IN_8_BITS}.onnx" for name in ROUNDED), INDEX)
 
 
-def export(model: NormMatch, out: Path, format: str = "onnx") -> dict[Path, float]:
-    """Write `encoder.onnx` and `head.onnx` (see `graphs.py`) to the folder `out`, both whole or none.
+def export(model: NormMatch, out: Path, weights: Path | None = None) -> dict[str, float]:
+    """Write the graphs of a network (see `graphs.py`) and its weights as floats to a folder, all of them or none.
 
-    Both files carry the network's config as JSON, under the key "config" of their metadata.
+    Graphs carry the network's config as JSON, under the key "config" of their metadata.
+
+    Args:
+        weights: the network's file, which stays as it is if it is the folder's.
 
     Returns:
-        For each file the largest difference to what the network itself computes; more than 1e-4 is an ExportError.
+        For each graph the largest difference to what the network itself computes; more than 1e-4 is an ExportError.
     """
-    if format not in FORMATS:
-        raise ExportError(f"format is {format!r}, expected onnx: other formats are not written any more.")
-    require("onnx", "onnxscript", "onnxruntime")
-    files = output_files(out)
-    with _quiet(), ExitStack() as stack:
-        try:
-            partial = {name: stack.enter_context(whole_file(file)) for name, file in files.items()}
-            partial["head"].touch()  # a folder that cannot be written is better known now than in a minute
-        except OSError as error:
-            raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}.") from error
-        graphs = trace(model)
-        for name, graph in graphs.items():
-            _write(graph, partial[name], config_text(model))
-        free_size = 2 in graphs["encoder"].axes["image"]
-        found = check_parity(model, onnx_runner(partial["encoder"]), onnx_runner(partial["head"]), free_size)
-    return {files[name]: difference for name, difference in found.items()}
-
-
-def output_files(out: Path) -> dict[str, Path]:
-    """The files of a folder, by the names of their graphs."""
-    return {name: out / f"{name}.onnx" for name in ("encoder", "head")}
-
-
-def config_text(model: NormMatch) -> str:
-    """The config as JSON; of a backbone file only its name is kept, not its folder."""
-    return json.dumps(asdict(replace(model.config, backbone_weights=Path(model.config.backbone_weights).name)))
-
-
-def _write(graph: Graph, path: Path, config: str) -> None:
     try:
-        onnx: Any = torch.onnx.export(
-            graph.program, dynamo=True, verbose=False,
-            input_names=graph.inputs, output_names=graph.outputs, dynamic_shapes=graph.axes,
-        )  # fmt: skip
-        onnx.model.producer_name, onnx.model.producer_version = MARK, normmatch.__version__
-        onnx.model.metadata_props["config"] = config
-        onnx.save(path, external_data=False)
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out, prefix=".export-") as name:
+            folder = Path(name)
+            file = weights if weights is not None and in_place(weights, out) else None
+            if file is None:
+                file = model.save_pretrained(folder, held_out=read_held_out(weights) if weights else None)
+            graphs = write_graphs(model, file, folder)
+            found = check_parity(model, file, graphs)
+            for path in folder.iterdir():
+                os.replace(path, out / path.name)
     except OSError as error:
-        raise ExportError(f"the file {path.name} cannot be written: {error.strerror or error}.") from error
-    except Exception as error:  # the exporter raises whatever it stumbles on
-        raise ExportError(f"the network cannot be written as ONNX: {first_line(error)}") from error
+        raise ExportError(f"the folder {out} cannot be written: {error.strerror or error}.") from error
+    return found
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter talks about its own insides; what matters is checked afterwards."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+def in_place(weights: Path, out: Path) -> bool:
+    """Whether a weights file is where its graphs look for it."""
+    return (out / FILE_NAME).exists() and (out / FILE_NAME).samefile(weights)
+
+
+def write_graphs(model: NormMatch, file: Path, folder: Path) -> Graphs:
+    """Write the graphs for a weights file to a folder."""
+    config = json.dumps(asdict(replace(model.config, backbone_weights=Path(model.config.backbone_weights).name)))
+    places = tensor_places(file)
+    tensors: dict[str, dict[str, list[int]]] = {}
+    matrices: dict[str, list[str]] = {}
+    traced = trace(model)
+    for name, graph in traced.items():
+        onnx = convert(name, graph, places, config)
+        tensors[name] = tensors_of(onnx)
+        ir.save(onnx, folder / f"{name}.onnx")
+        if name in ROUNDED:
+            matrices[name] = in_8_bits(onnx)
+            ir.save(onnx, folder / f"{name}{IN_8_BITS}.onnx")
+    step = image_step(model) if 2 in traced["encoder"].axes["image"] else 0
+    graphs = Graphs(folder, shape_of(model.config), step, tensors, matrices)
+    write_text(folder / INDEX, index_text(graphs))
+    return graphs
+
+
+def tensor_places(file: Path) -> dict[str, tuple[int, int]]:
+    """Where a safetensors file has each of its tensors: offset and length in bytes."""
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    ranges = {key: value["data_offsets"] for key, value in header.items()}
+    return {key: (8 + length + start, end - start) for key, (start, end) in ranges.items()}

@@ -1,19 +1,20 @@
-"""The two graphs that a network is exported as, traced by torch.export with dynamic sizes.
+"""The graphs of a network, traced by torch.export: ONNX files without weights, which know their tensors by name.
 
-    encoder:  image (B, 3, H, W) float in [0, 1] -> first (B, C1, h1, w1), second (B, C2, h2, w2), pooled (B, G)
-    head:     first, second, pooled, size, keypoints, mask, adjacency of both images (each name ends in 0 or 1)
+    encoder:  image (B, 3, H, W) float in [0, 1] -> map5 (B, C, h, w) ..., pooled (B, G)
+              of a ViT the maps of all blocks up to the last that is read, of others the two that the head reads
+    embed:    first, second (B, C_l, h_l, w_l), pooled (B, G), size (2,), keypoints (B, N, 2), adjacency (B, N, N)
+              -> tokens (B, 1 + N, D): an image with its keypoints, whatever its partner
+    match:    tokens0, tokens1 (B, 1 + N, D), mask0, mask1 (B, N)
               -> matches0, matches1 (B, N), matching_scores0, matching_scores1 (B, N),
                  similarity, log_assignment (B, N, N), as `NormMatch.forward` describes them
 
-Two graphs, because the encoder takes nearly all the time: an image that is matched with many others goes through it
-once. The head wants from each image
-    size (2,) float: width and height of the image in whose pixels the keypoints are given
-    keypoints (B, N, 2) float, mask (B, N) bool, adjacency (B, N, N) bool, padded to the same N for both images
+N photographs cost N runs of the encoder and of embed, whatever is matched with what. `size` is the image's width and
+height, in whose pixels the keypoints are; both images of a pair are padded to the same N, and padding has no edges.
 The Delaunay triangulation stays outside: it is geometry (Qhull), not arithmetic, and no exchange format has it.
 `normmatch.geometry`, which needs numpy and scipy alone, makes the adjacency.
 
 B and N are free. So are H and W, in steps of a ViT's patch or of a convolutional network's stride; the windows of a
-Swin are laid out for one size. Memory of the head grows with B * N^2 * D: it has no blocks of rows as SplineConv has.
+Swin are laid out for one size. Memory of embed grows with B * N^2 * D: it has no blocks of rows as SplineConv has.
 """
 
 import copy
@@ -29,16 +30,15 @@ from torch.export import Dim, ExportedProgram
 
 from normmatch.errors import ExportError, first_line
 from normmatch.model.assignment import best_matches
-from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone
+from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone, vit_blocks
 from normmatch.model.network import MatchingHead, NormMatch, delaunay_batch
 from normmatch.model.sampling import Nodes, node_features
 from normmatch.model.spline import SplineConv
 
 RESAMPLE = "resample_abs_pos_embed"  # timm's function that fits a ViT's position grid to the image
-ENCODED = ("first", "second", "pooled")
-POINTS = ("size", "keypoints", "mask", "adjacency")
-HEAD_INPUTS = tuple(name + i for i in "01" for name in (*ENCODED, *POINTS))
-HEAD_OUTPUTS = ("matches0", "matches1", "matching_scores0", "matching_scores1", "similarity", "log_assignment")
+EMBED_INPUTS = ("first", "second", "pooled", "size", "keypoints", "adjacency")
+MATCH_INPUTS = ("tokens0", "tokens1", "mask0", "mask1")
+MATCH_OUTPUTS = ("matches0", "matches1", "matching_scores0", "matching_scores1", "similarity", "log_assignment")
 
 
 class Graph(NamedTuple):
@@ -51,51 +51,49 @@ class Graph(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """`NormMatch.encode`, with tensors for results."""
+    """`NormMatch.encode`, with tensors for results, and the maps of all blocks of a ViT."""
 
     def __init__(self, backbone: TimmBackbone | VGG16Backbone) -> None:
         super().__init__()
         self.backbone = backbone
+        self.blocks = list(range(len(vit_blocks(backbone)))) or list(backbone.layers)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        features = self.backbone(image)
-        return *features.maps, features.pooled
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        if isinstance(self.backbone, VGG16Backbone):
+            features = self.backbone(image)
+            return *features.maps, features.pooled
+        maps = self.backbone.maps(image, self.blocks)  # (B, C_l, h_l, w_l) each
+        return *maps, maps[-1].mean((2, 3))
 
 
-class Head(nn.Module):
-    """`MatchingHead`, with tensors for arguments and results; padding may hold anything."""
+class Embed(nn.Module):
+    """`MatchingHead.embed` of images alone."""
 
     def __init__(self, head: MatchingHead) -> None:
         super().__init__()
         self.head = head
 
     def forward(
-        self,
-        first0: Tensor, second0: Tensor, pooled0: Tensor,
-        size0: Tensor, keypoints0: Tensor, mask0: Tensor, adjacency0: Tensor,
-        first1: Tensor, second1: Tensor, pooled1: Tensor,
-        size1: Tensor, keypoints1: Tensor, mask1: Tensor, adjacency1: Tensor,
-    ) -> tuple[Tensor, ...]:  # fmt: skip
-        points = {
-            **_clean(keypoints0, mask0, adjacency0, "0"),
-            **_clean(keypoints1, mask1, adjacency1, "1"),
-        }
+        self, first: Tensor, second: Tensor, pooled: Tensor, size: Tensor, keypoints: Tensor, adjacency: Tensor
+    ) -> Tensor:
         # Coordinates as shares of the image: the size is a tensor here, so that it stays free in the graph.
-        nodes0 = Nodes(node_features((first0, second0), points["keypoints0"] / size0, (1, 1)), pooled0)
-        nodes1 = Nodes(node_features((first1, second1), points["keypoints1"] / size1, (1, 1)), pooled1)
-        output = self.head(nodes0, nodes1, points)
+        nodes = Nodes(node_features((first, second), keypoints / size, (1, 1)), pooled)
+        return self.head.embed((nodes, keypoints, adjacency))
+
+
+class Match(nn.Module):
+    """`MatchingHead.match`, and what it means."""
+
+    def __init__(self, head: MatchingHead) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, tokens0: Tensor, tokens1: Tensor, mask0: Tensor, mask1: Tensor) -> tuple[Tensor, ...]:
+        output = self.head.match(torch.cat([tokens0, tokens1]), mask0, mask1)
         similarity, log_assignment = output["similarity"], output["log_assignment"]
         matches0, scores0 = best_matches(log_assignment, similarity)
         matches1, scores1 = best_matches(log_assignment.mT, similarity.mT)
-        return matches0, matches1, scores0, scores1, similarity, log_assignment  # HEAD_OUTPUTS
-
-
-def _clean(keypoints: Tensor, mask: Tensor, adjacency: Tensor, i: str) -> dict[str, Tensor]:
-    return {
-        f"keypoints{i}": keypoints.masked_fill(~mask.unsqueeze(2), 0.0),  # (B, N, 2)
-        f"mask{i}": mask,  # (B, N)
-        f"adjacency{i}": adjacency & mask.unsqueeze(2) & mask.unsqueeze(1),  # (B, N, N)
-    }
+        return matches0, matches1, scores0, scores1, similarity, log_assignment  # MATCH_OUTPUTS
 
 
 @contextmanager
@@ -137,12 +135,12 @@ def image_step(model: NormMatch) -> int:
 
 
 def trace(model: NormMatch) -> dict[str, Graph]:
-    """The graphs "encoder" and "head" of a network; the network itself stays as it is."""
+    """The graphs of a network by their names; the network itself stays as it is."""
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     for module in model.modules():
         if isinstance(module, SplineConv):
             module.in_blocks = False
-    return {"encoder": _trace_encoder(model), "head": _trace_head(model)}
+    return {"encoder": _trace_encoder(model), "embed": _trace_embed(model), "match": _trace_match(model)}
 
 
 def _trace_encoder(model: NormMatch) -> Graph:
@@ -163,27 +161,40 @@ def _encoder_graph(model: NormMatch, step: int) -> Graph:
         dims |= {2: step * Dim("rows", min=2), 3: step * Dim("columns", min=2)}
         axes |= {2: "height", 3: "width"}
     image = torch.rand(2, 3, size, size + step)  # no square: sides of one length could be taken for one dimension
+    encoder = Encoder(model.backbone)
     with _always_resampling(model.backbone):
-        program = _export(Encoder(model.backbone), (image,), (dims,), model.config.backbone)
-    return Graph(program, ("image",), ENCODED, {"image": axes})
+        program = _export(encoder, (image,), (dims,), model.config.backbone)
+    return Graph(program, ("image",), (*(f"map{block}" for block in encoder.blocks), "pooled"), {"image": axes})
 
 
-def _trace_head(model: NormMatch) -> Graph:
-    arguments: list[Tensor] = []
-    axes: dict[str, dict[int, str]] = {}
-    for i, n in (("0", 5), ("1", 7)):
-        channels, grids = model.backbone.channels, ((n, n + 1), (n + 2, n + 3))  # any grids do
-        keypoints, mask = torch.rand(2, 6, 2), torch.arange(6) < torch.tensor([[6], [4]])  # (2, 6, 2), (2, 6)
-        arguments += [torch.rand(2, c, *grid) for c, grid in zip(channels, grids, strict=True)]
-        arguments += [torch.rand(2, model.backbone.global_channels), torch.ones(2)]
-        arguments += [keypoints, mask, delaunay_batch(keypoints, mask)]
-        axes |= {name + i: {0: "batch", 2: f"{name}_height{i}", 3: f"{name}_width{i}"} for name in ENCODED[:2]}
-        axes |= {f"pooled{i}": {0: "batch"}, f"size{i}": {}, f"keypoints{i}": {0: "batch", 1: "points"}}
-        axes |= {f"mask{i}": {0: "batch", 1: "points"}, f"adjacency{i}": {0: "batch", 1: "points", 2: "points"}}
-    dims = {name: Dim(name) for each in axes.values() for name in each.values()}
-    shapes = tuple({k: dims[name] for k, name in axes[each].items()} for each in HEAD_INPUTS)
-    program = _export(Head(model.head), tuple(arguments), shapes, "after the backbone")
-    return Graph(program, HEAD_INPUTS, HEAD_OUTPUTS, axes)
+def _trace_embed(model: NormMatch) -> Graph:
+    keypoints, mask = torch.rand(2, 6, 2), torch.arange(6) < torch.tensor([[6], [4]])  # (2, 6, 2), (2, 6)
+    grids = ((5, 6), (7, 8))  # any do
+    maps = [torch.rand(2, c, *grid) for c, grid in zip(model.backbone.channels, grids, strict=True)]
+    pooled = torch.rand(2, model.backbone.global_channels)
+    arguments = (*maps, pooled, torch.ones(2), keypoints, delaunay_batch(keypoints, mask))
+    axes = {name: {0: "batch", 2: f"{name}_height", 3: f"{name}_width"} for name in EMBED_INPUTS[:2]}
+    axes |= {"pooled": {0: "batch"}, "size": {}, "keypoints": {0: "batch", 1: "points"}}
+    axes |= {"adjacency": {0: "batch", 1: "points", 2: "points"}}
+    return _head_graph(Embed(model.head), arguments, EMBED_INPUTS, ("tokens",), axes)
+
+
+def _trace_match(model: NormMatch) -> Graph:
+    mask = torch.arange(6) < torch.tensor([[6], [4]])  # (2, 6)
+    tokens = F.normalize(torch.randn(2, 7, model.config.dim), dim=-1)
+    axes = {name: {0: "batch", 1: "tokens" if name.startswith("tokens") else "points"} for name in MATCH_INPUTS}
+    arguments = (tokens, tokens.flip(0), mask, mask.clone())  # one tensor given twice would be one input
+    return _head_graph(Match(model.head), arguments, MATCH_INPUTS, MATCH_OUTPUTS, axes)
+
+
+def _head_graph(
+    module: nn.Module, arguments: tuple[Tensor, ...], inputs: tuple[str, ...], outputs: tuple[str, ...],
+    axes: dict[str, dict[int, str]],
+) -> Graph:  # fmt: skip
+    dims: dict[str, Any] = {name: Dim(name) for each in axes.values() for name in each.values()}
+    dims |= {"tokens": dims["points"] + 1}
+    shapes = tuple({k: dims[name] for k, name in axes[each].items()} for each in inputs)
+    return Graph(_export(module, arguments, shapes, "after the backbone"), inputs, outputs, axes)
 
 
 def _export(module: nn.Module, arguments: tuple[Tensor, ...], shapes: tuple[Any, ...], name: str) -> ExportedProgram:

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from normmatch.matching.looks import Box, FirstLook, back
+from normmatch.geometry import Box
+from normmatch.matching.looks import FirstLook
 from normmatch.matching.references import Cells
-from normmatch.matching.shape import Decision
+from normmatch.matching.shape import Axes, Decision
+from normmatch.matching.sight import back
 
 WITHIN = 0.1  # of the object: what a score is the probability of
 # Logistic regressions: a constant; the share of the first look's probability within a tenth (its logit); how much the
@@ -33,8 +35,10 @@ def mass_near(decision: Decision, grid: np.ndarray, points: np.ndarray, whole: B
     return (decision.probability[: len(points)] * (apart <= WITHIN * size)).sum(1)
 
 
-def radius_of(apart: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """(K,) the distance within which 68 % of the probability lies."""
+def radius_of(axes: Axes, probability: np.ndarray, points: np.ndarray, whole: Box) -> np.ndarray:
+    """(K,) the distance in pixels from points (K, 2) within which 68 % of the probability lies."""
+    x, y = (ticks * whole[2 + i] + whole[i] - points[:, i, None] for i, ticks in enumerate(axes))  # (K, w), (K, h)
+    apart = np.sqrt(y[:, :, None] ** 2 + x[:, None] ** 2).reshape(len(points), -1)  # (K, P)
     order = apart.argsort(1)
     held = np.take_along_axis(probability, order, 1).cumsum(1) >= 0.68 * probability.sum(1, keepdims=True)
     return np.take_along_axis(np.take_along_axis(apart, order, 1), held.argmax(1)[:, None], 1)[:, 0]

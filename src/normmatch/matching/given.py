@@ -8,9 +8,8 @@ import numpy as np
 
 from normmatch.checks import check_list, shown
 from normmatch.errors import InputError
-from normmatch.geometry import MAX_POINTS, clip_box
-from normmatch.io import as_numbers, load_image
-from normmatch.matching.looks import Box
+from normmatch.geometry import MAX_POINTS, Box, clip_box
+from normmatch.io import as_numbers
 
 MARGIN = 0.15  # around the landmarks' box, on each side
 PAIR = "(image0, image1, keypoints0, keypoints1), which may go on with box0 and box1"
@@ -61,38 +60,39 @@ def as_reference(given: Any, number: int) -> Reference:
     return Reference(*values)
 
 
-def check_references(references: Sequence[Reference]) -> tuple[list[np.ndarray], list[np.ndarray], list[Box | None]]:
-    """Images, points (K, 2) and boxes; every mistake is one sentence."""
+def check_references(references: Sequence[Reference]) -> None:
+    """Every mistake that can be seen without opening the photographs is one sentence."""
     if not check_list(references, "references"):
         raise InputError("There are no references; expected at least one annotated photograph.")
-    images, points, boxes = [], [], []
     for number, one in enumerate(references):
-        name = f"reference {number}"
         if not isinstance(one, Reference):
-            raise InputError(f"{name} is {shown(one)}; expected a Reference.")
-        images.append(load_image(one.image, name))
-        points.append(_check_points(one.keypoints, images[-1], name))
-        boxes.append(None if one.box is None else check_box(one.box, images[-1], name))
+            raise InputError(f"reference {number} is {shown(one)}; expected a Reference.")
+    points = [_as_points(one.keypoints, f"reference {number}") for number, one in enumerate(references)]
     counts = sorted({len(item) for item in points})
     if len(counts) > 1:
         raise InputError(
             f"The references have {counts[0]} and {counts[-1]} keypoints; expected the same landmarks in each, NaN "
             "where one is not shown."
         )
-    if not np.isfinite(points).all(2).any(0).all():
-        k = int(np.isfinite(points).all(2).any(0).argmin())
-        raise InputError(f"The landmark number {k} is in none of the references; expected each in at least one.")
-    return images, points, boxes
+    shown_in = np.isfinite(np.stack(points)).all(2).any(0)  # (K,)
+    if not shown_in.all():
+        raise InputError(
+            f"The landmark number {shown_in.argmin()} is in none of the references; expected each in at least one."
+        )
 
 
-def _check_points(keypoints: Any, image: np.ndarray, name: str) -> np.ndarray:
+def _as_points(keypoints: Any, name: str) -> np.ndarray:
     points = as_numbers(keypoints, f"The keypoints of {name}", "(N, 2), x and y in pixels")
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise InputError(f"The keypoints of {name} have the shape {points.shape}; expected (N, 2), x and y in pixels.")
     if len(points) > MAX_POINTS:
         raise InputError(f"{name} has {len(points):,} keypoints; expected at most {MAX_POINTS:,}.")
-    points = np.where(np.isfinite(points).all(1, keepdims=True), points, np.nan)
-    size = np.array((image.shape[1], image.shape[0]))
+    return np.where(np.isfinite(points).all(1, keepdims=True), points, np.nan)
+
+
+def check_points(keypoints: Any, size: tuple[int, int], name: str) -> np.ndarray:
+    """Points (K, 2) of an image so wide and high, NaN where one is not shown."""
+    points = _as_points(keypoints, name)
     far = np.flatnonzero((np.abs(points / size - 0.5) > 0.75).any(1))
     if len(far):
         x, y = points[far[0]].tolist()
@@ -103,38 +103,37 @@ def _check_points(keypoints: Any, image: np.ndarray, name: str) -> np.ndarray:
     return points
 
 
-def check_box(box: Any, image: np.ndarray, name: str) -> Box:
+def check_box(box: Any, size: tuple[int, int], name: str) -> Box:
     """The part of the box that lies in the image; the whole image without one."""
     if box is None:
-        return whole_box(image)
+        return whole_box(size)
     values = as_numbers(box, f"The numbers of the box of {name}", "xmin, ymin, width and height in pixels")
     if values.shape != (4,):
         raise InputError(f"The box of {name} is {shown(box)}; expected xmin, ymin, width and height in pixels.")
     x, y, width, height = values.tolist()
-    h, w = image.shape[:2]
-    clipped = clip_box((x, y, width, height), (w, h)) if max(width, height) < 1e9 else None
+    clipped = clip_box((x, y, width, height), size) if max(width, height) < 1e9 else None
     if clipped is None:
         raise InputError(
             f"The box of {name}, {x:g}, {y:g}, {width:g}, {height:g} (xmin, ymin, width, height), covers less than one "
-            f"pixel of the image, which has {w} x {h}."
+            f"pixel of the image, which has {size[0]} x {size[1]}."
         )
     return clipped
 
 
-def whole_box(image: np.ndarray) -> Box:
-    return 0.0, 0.0, float(image.shape[1]), float(image.shape[0])
+def whole_box(size: tuple[int, int]) -> Box:
+    return 0.0, 0.0, float(size[0]), float(size[1])
 
 
-def box_of(points: np.ndarray, image: np.ndarray) -> Box:
+def box_of(points: np.ndarray, size: tuple[int, int]) -> Box:
     """The box of landmarks (K, 2) with its margin, inside the image; the whole image where they tell none."""
     seen = points[np.isfinite(points).all(1)]
     if len(seen) < 3 or np.ptp(seen, 0).min() < 8:
-        return whole_box(image)
+        return whole_box(size)
     low, high = seen.min(0), seen.max(0)
     margin = MARGIN * (high - low)
-    low, high = np.maximum(low - margin, 0), np.minimum(high + margin, (image.shape[1], image.shape[0]))
+    low, high = np.maximum(low - margin, 0), np.minimum(high + margin, size)
     if (high - low).min() < 8:
-        return whole_box(image)
+        return whole_box(size)
     return float(low[0]), float(low[1]), float(high[0] - low[0]), float(high[1] - low[1])
 
 

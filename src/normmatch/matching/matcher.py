@@ -28,13 +28,13 @@ from normmatch.checks import (
 from normmatch.config import BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
-from normmatch.matching.backends import Backend
+from normmatch.matching.backends import Backend, choose
 from normmatch.matching.decoding import Result, decode
 from normmatch.matching.given import Pair, as_pair, as_reference
 from normmatch.matching.prefetch import ahead
 
 if TYPE_CHECKING:
-    from normmatch.matching.locate import Located
+    from normmatch.matching.landmarks import Located
     from normmatch.model.network import NormMatch
 
 ENCODE_BATCH = 8  # images that go through the backbone together
@@ -48,11 +48,13 @@ class Matcher:
 
     Args:
         weights: a bundled name, a weights file, a folder that holds one, owner/name on a hub, or a NormMatch, which is
-            copied; for the backend onnx the folder that `normmatch export` wrote.
+            copied; the backend onnx runs all but the last, where graphs lie beside weights that are no bundled ones'.
         device: auto, cpu, cuda or mps; auto is cuda where there is one.
-        backend: what runs the network: torch, or onnx, which needs no torch.
+        backend: what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed and
+            there is a GPU, and for what onnx cannot do.
         compile: compile the network with torch: minutes, which thousands of pairs one by one on a GPU pay back.
-        precision: of the backbone: auto, float32, bfloat16 or float16; auto is the fastest that the device has.
+        precision: of the backbone: auto, float32; with torch bfloat16 or float16, with onnx int8; auto is the fastest
+            that the device has.
         cache: how many images are remembered, by their content, encoded and with their keypoints.
     """
 
@@ -61,7 +63,7 @@ class Matcher:
         weights: "str | Path | NormMatch" = "small",
         *,
         device: str = "auto",
-        backend: BackendName = "torch",
+        backend: BackendName = "auto",
         compile: bool = False,
         precision: str = "auto",
         cache: int = 32,
@@ -273,7 +275,7 @@ def match_pair(
     *,
     weights: str | Path = "small",
     device: str = "auto",
-    backend: BackendName = "torch",
+    backend: BackendName = "auto",
     **options: Any,
 ) -> Result:
     """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
@@ -288,7 +290,9 @@ def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
 
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
     compile = check_flag(compile, "compile")
-    if check_word(backend, "backend", ("torch", "onnx"), ConfigError) == "torch":
+    if check_word(backend, "backend", ("auto", "torch", "onnx"), ConfigError) == "auto":
+        backend = choose(weights, device, compile, precision)
+    if backend == "torch":
         from normmatch.matching.backends.torch import TorchBackend
 
         return TorchBackend(weights, device, precision, compile)

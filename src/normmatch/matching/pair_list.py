@@ -34,7 +34,7 @@ from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
 from normmatch.outputs import MADE_BY, check_outputs, whole_file, write_json, write_text, writing
 from normmatch.progress import show_progress
-from normmatch.weights import weights_files
+from normmatch.weights import find_weights
 
 REMEMBERED = 400  # images of a list that are not read and encoded again: a gigabyte, or two with 2,000 points each
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
@@ -86,7 +86,7 @@ def match_list(
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
     results = out / "results.jsonl"
     photographs = _photographs(tasks)
-    read: tuple[Path | str, ...] = (pairs, keypoints, *weights_files(options.weights, options.backend), *photographs)
+    read: tuple[Path | str, ...] = (pairs, keypoints, find_weights(options.weights), *photographs)
     check_outputs({"--out-dir": _outputs(out, format)}, read, overwrite)
     with writing(out):
         try:
@@ -194,7 +194,7 @@ def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
     values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
     del values["device"], values["compile"]  # how fast it is done, not what
-    return values | {"weights": _digest(weights_files(options.weights, options.backend))}
+    return values | {"weights": _digest([find_weights(options.weights)])}
 
 
 def _photographs(tasks: Sequence[Task]) -> dict[str, list[int]]:

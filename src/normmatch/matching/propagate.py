@@ -22,7 +22,7 @@ from normmatch.matching.matcher import Matcher
 from normmatch.matching.pair_list import Record, Task, run_tasks
 from normmatch.outputs import check_outputs, write_text, writing
 from normmatch.progress import show_progress
-from normmatch.weights import weights_files
+from normmatch.weights import find_weights
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def propagate(
     """
     everything = _images(images)
     model = _reference(reference, images)
-    weights = weights_files(options.weights, options.backend)
-    check_outputs({"--out": out}, (reference, candidates, model.path, *everything, *weights), overwrite)
+    weights = find_weights(options.weights)
+    check_outputs({"--out": out}, (reference, candidates, model.path, *everything, weights), overwrite)
     files = [file for file in everything if not os.path.samefile(file, model.image)]
     index = ImageIndex(annotations.read(candidates), candidates, images)
     without = tuple(file.relative_to(images).as_posix() for file in files if not index.all(file))

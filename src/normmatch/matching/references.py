@@ -8,8 +8,9 @@ and a photograph's cells are answered by the inner product with W: where a cell 
 the landmark from everything else (a linear discriminant).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -30,10 +31,22 @@ class Cells:
     width: int
 
     @property
+    def axes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The middles of the cells as shares of the crop: x (1, width) and y (1, height)."""
+        return ((np.arange(self.width) + 0.5) / self.width)[None], ((np.arange(self.height) + 0.5) / self.height)[None]
+
+    @property
     def grid(self) -> np.ndarray:
-        """The middles of the cells (P, 2), x and y as shares of the crop."""
-        x, y = (np.arange(self.width) + 0.5) / self.width, (np.arange(self.height) + 0.5) / self.height
-        return np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
+        """The same as places (P, 2), x and y, row by row."""
+        return np.stack(np.meshgrid(*self.axes), -1).reshape(-1, 2)
+
+    def half(self) -> "Cells":
+        """The same in float16, to be kept."""
+        return Cells(self.features.astype(np.float16), self.height, self.width)
+
+    def single(self) -> "Cells":
+        """The same in float32, to be read."""
+        return Cells(self.features.astype(np.float32), self.height, self.width)
 
 
 def make_cells(maps: np.ndarray, blocks: int) -> list[Cells]:
@@ -94,21 +107,47 @@ class Looks:
         return self.total / np.maximum(self.weight, 1e-6)[:, None]
 
 
-@dataclass(frozen=True, eq=False)
 class Background:
-    """Mean and covariance of cells: what everything in these photographs has in common."""
+    """Mean and covariance of cells, what everything in these photographs has in common, as they come."""
 
-    mean: np.ndarray  # (D,)
-    covariance: np.ndarray  # (D, D)
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.total, self.products = np.zeros(width), np.zeros((width, width))
+        self._factor: tuple[Any, float, int] | None = None  # of a ridge and a count
 
     @classmethod
-    def of(cls, photographs: Iterable[Cells], share: int = SHARE) -> "Background":
+    def of(cls, photographs: Sequence[Cells], share: int = SHARE) -> "Background":
         """Of about `share` evenly spread cells of each photograph."""
-        rows = [cells.features[:: max(1, len(cells.features) // share)] for cells in photographs]
-        stacked = np.concatenate(rows)  # (n, D)
-        mean = stacked.mean(0)
-        centred = stacked - mean
-        return cls(mean, centred.T @ centred / len(centred))
+        found = cls(photographs[0].features.shape[1])
+        for cells in photographs:
+            found.add(cells, share)
+        return found
+
+    def add(self, cells: Cells, share: int = SHARE) -> None:
+        rows = cells.features[:: max(1, len(cells.features) // share)]  # (n, D)
+        self.count += len(rows)
+        self.total += rows.sum(0)
+        self.products += rows.T @ rows
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(D,)."""
+        return (self.total / self.count).astype(np.float32)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """(D, D)."""
+        mean = self.total / self.count
+        return (self.products / self.count - np.outer(mean, mean)).astype(np.float32)
+
+    def whiten(self, rows: np.ndarray, ridge: float) -> np.ndarray:
+        """Rows (K, D) times the inverse of the covariance and a ridge; factored once, for many solves."""
+        if self._factor is None or self._factor[1:] != (ridge, self.count):
+            matrix = self.covariance
+            matrix[np.diag_indices(len(matrix))] += ridge * np.trace(matrix) / len(matrix) + 1e-6
+            self._factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), ridge, self.count
+        found: np.ndarray = scipy.linalg.cho_solve(self._factor[0], rows.T, check_finite=False).T
+        return found.astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +167,11 @@ class Filters:
 
 def solve(looks: Looks, background: Background, ridge: float = RIDGE) -> Filters:
     """The one linear solve, for all landmarks."""
-    width = len(background.mean)
-    level = np.trace(background.covariance) / width
-    matrix = background.covariance + (ridge * level + 1e-9) * np.eye(width, dtype=np.float32)
-    known = looks.weight > 0
-    centred = np.where(known[:, None], looks.mean - background.mean, 0.0)  # (K, D)
-    weights = scipy.linalg.solve(matrix, centred.T, assume_a="pos", check_finite=False).T.astype(np.float32)  # (K, D)
+    known, mean = looks.weight > 0, background.mean
+    centred = np.where(known[:, None], looks.mean - mean, 0.0)  # (K, D)
+    weights = background.whiten(centred, ridge)
     own = np.maximum((weights * centred).sum(1), 1e-6)
-    return Filters(weights, weights @ background.mean, own, known)
+    return Filters(weights, weights @ mean, own, known)
 
 
 def log_likelihood(answers: np.ndarray, known: np.ndarray, temperature: float = TEMPERATURE) -> np.ndarray:

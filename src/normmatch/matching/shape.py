@@ -10,15 +10,18 @@ mean and variance. A few rounds of one small linear solve each; nothing is drawn
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 BEND, REACH = 0.10, 0.35  # deviation and length of smooth bending, as shares of the crop
 SHIFT, STRETCH = 0.08, 0.12  # deviation of the whole's place, and of each entry of its affine frame
 SLACK = 0.04  # deviation of each landmark for itself; 0.02 without a template
 TRUST = 6.0  # references at which their own covariance weighs as much as the smooth one
-ROUNDS, DAMPING = 8, 0.6
+ROUNDS, AGAIN, DAMPING = 8, 3, 0.6  # rounds of a decision, and of one that begins with an earlier one
 STRAY = 0.05  # of the probability goes by the picture alone: a real deviation is followed
 ANCHORS = 300  # landmarks that decide together; further ones follow them
 SIDE = 8  # of the template's grid
+
+Axes = tuple[np.ndarray, np.ndarray]  # x (K, w) and y (K, h) of a grid of places, each landmark's own or (1, w), (1, h)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,24 +96,36 @@ def _anchors(landmarks: int) -> np.ndarray:
     return np.unique(np.linspace(0, landmarks - 1, min(landmarks, ANCHORS)).round().astype(int))
 
 
-def decide(log_likelihood: np.ndarray, grid: np.ndarray, shape: Shape, rounds: int = ROUNDS) -> Decision:
-    """Expectation propagation of maps (K, P) over places `grid`, (P, 2) or each landmark's own (K, P, 2)."""
-    landmarks = len(shape.mean)
-    least = _cell(grid) ** 2 / 4  # a map cannot say more than half a cell
+def decide(
+    log_likelihood: np.ndarray, axes: Axes, shape: Shape, rounds: int = ROUNDS, start: Decision | None = None
+) -> Decision:
+    """Expectation propagation of maps (K, P) over places on `axes`, row by row.
+
+    A Gaussian over a grid is a product of one over x and one over y, so a round is two small products of matrices.
+
+    Args:
+        start: an earlier decision of the same landmarks, from which fewer rounds get there.
+    """
+    landmarks, height = len(shape.mean), axes[1].shape[1]
+    likelihood = np.exp(log_likelihood - log_likelihood.max(1, keepdims=True)).reshape(landmarks, height, -1)
+    least = _cell(axes) ** 2 / 4  # a map cannot say more than half a cell
     precision, pull = np.zeros((landmarks, 2)), np.zeros((landmarks, 2))  # of the Gaussians in the maps' place
+    if start is not None:
+        precision, pull = start.precision, start.pull
     for _ in range(rounds):
         others, slack = _cavity(shape, precision, pull)
-        weights = _normalised(log_likelihood + _log_density(grid, others, slack))  # (K, P)
-        mean, variance = _moments(weights, grid, least)
+        mean, variance = _moments(likelihood, axes, _density(axes, others, slack), least)
         found = np.maximum(1 / variance - 1 / slack, 1e-6)
         informed = np.where(found > 1e-6, mean / variance - others / slack, found * others)
-        precision += DAMPING * (found - precision)
-        pull += DAMPING * (informed - pull)
+        precision = precision + DAMPING * (found - precision)
+        pull = pull + DAMPING * (informed - pull)
     others, slack = _cavity(shape, precision, pull)
-    inside = (1 - STRAY) * np.exp(_log_density(grid, others, slack)) + STRAY / (2 * np.pi * 0.5**2)
-    probability = _normalised(log_likelihood + np.log(inside))
-    mean, variance = _moments(_near(probability, grid, others, slack), grid, least)
-    return Decision(mean, variance, others, slack, probability, precision, pull)
+    across, down = _density(axes, others, slack)
+    inside = (1 - STRAY) * down[:, :, None] * across[:, None] + STRAY / (2 * np.pi * 0.5**2)
+    probability = likelihood * inside  # (K, h, w)
+    probability /= probability.sum((1, 2), keepdims=True)
+    mean, variance = _moments(probability, axes, _near(probability, axes, others, slack), least)
+    return Decision(mean, variance, others, slack, probability.reshape(landmarks, -1), precision, pull)
 
 
 def given_template(shape: Shape, decision: Decision, landmarks: int) -> Shape:
@@ -139,11 +154,14 @@ def _cavity(shape: Shape, precision: np.ndarray, pull: np.ndarray) -> tuple[np.n
     both = np.concatenate([anchors, anchors + landmarks])
     t, n, prior = precision.T.ravel()[both], pull.T.ravel()[both], shape.mean.T.ravel()
     root = np.sqrt(t)
-    matrix = np.eye(len(t)) + root[:, None] * shape.rows[:, both] * root  # (2A, 2A)
-    solved = np.linalg.solve(matrix, root[:, None] * shape.rows)  # (2A, 2K)
-    variance = np.maximum(shape.variance - (root[:, None] * shape.rows * solved).sum(0), 1e-9)
+    across = root[:, None] * shape.rows  # (2A, 2K)
+    lower = np.linalg.cholesky(np.eye(len(t)) + across[:, both] * root)  # (2A, 2A)
     error = n - t * prior[both]
-    mean = prior + error @ shape.rows - (root * (shape.rows[:, both] @ error)) @ solved
+    right = np.concatenate([across, (shape.rows[:, both].T @ error * root)[:, None]], 1)
+    solved = scipy.linalg.solve_triangular(lower, right, lower=True, check_finite=False, overwrite_b=True)
+    solved, known = solved[:, :-1], solved[:, -1]
+    variance = np.maximum(shape.variance - (solved**2).sum(0), 1e-9)
+    mean = prior + error @ shape.rows - known @ solved
     t_all, n_all = np.zeros(2 * landmarks), np.zeros(2 * landmarks)
     t_all[both], n_all[both] = t, n
     cavity = np.maximum(1 / variance - t_all, 0.1 / shape.variance)
@@ -151,37 +169,44 @@ def _cavity(shape: Shape, precision: np.ndarray, pull: np.ndarray) -> tuple[np.n
     return middle.reshape(2, -1).T, 1 / cavity.reshape(2, -1).T
 
 
-def _log_density(grid: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """(K, P)."""
-    apart = grid - mean[:, None]  # (K, P, 2)
-    return -0.5 * (apart**2 / variance[:, None]).sum(2) - 0.5 * np.log((2 * np.pi) ** 2 * variance.prod(1))[:, None]
+def _density(axes: Axes, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A Gaussian (K, 2) of each landmark as its factors (K, w) over x and (K, h) over y."""
+    apart = (ticks - mean[:, i, None] for i, ticks in enumerate(axes))
+    x, y = (
+        np.exp(-0.5 * one**2 / var[:, None]) / np.sqrt(2 * np.pi * var[:, None])
+        for one, var in zip(apart, variance.T, strict=True)
+    )
+    return x, y
 
 
-def _normalised(logs: np.ndarray) -> np.ndarray:
-    shares = np.exp(logs - logs.max(1, keepdims=True))
-    return shares / shares.sum(1, keepdims=True)
+def _moments(
+    maps: np.ndarray, axes: Axes, density: tuple[np.ndarray, np.ndarray], least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (K, 2) of maps (K, h, w) times Gaussians given by their factors."""
+    x, y = axes
+    across, down = density[0] + 1e-100, density[1] + 1e-100  # far from everything the picture alone decides
+    rows = maps @ np.stack([across, across * x, across * x**2], 2)  # (K, h, 3)
+    total, first, second = np.einsum("kh,khm->mk", down, rows)
+    third, fourth = np.einsum("mkh,kh->mk", np.stack([down * y, down * y**2]), rows[:, :, 0])
+    mean = np.stack([first, third], 1) / total[:, None]
+    return mean, np.maximum(np.stack([second, fourth], 1) / total[:, None] - mean**2, 0.0) + least
 
 
-def _moments(weights: np.ndarray, grid: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (K, 2) of weights (K, P) over places."""
-    equation = "kp,pc->kc" if grid.ndim == 2 else "kp,kpc->kc"
-    mean = np.einsum(equation, weights, grid)
-    return mean, np.maximum(np.einsum(equation, weights, grid**2) - mean**2, 0.0) + least
+def _near(probability: np.ndarray, axes: Axes, others: np.ndarray, slack: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What cuts a map down to its main hill: a Gaussian around its peak, where that lies far from the others' guess."""
+    landmarks, _, width = probability.shape
+    row, column = np.divmod(probability.reshape(landmarks, -1).argmax(1), width)
+    peak = np.stack([ticks[-1 if len(ticks) == 1 else np.arange(landmarks), at]
+                     for ticks, at in zip(axes, (column, row), strict=True)], 1)  # fmt: skip
+    far = (((peak - others) ** 2 / slack).sum(1) > 9.0)[:, None]
+    x, y = _density(axes, peak, np.full_like(slack, 0.03**2))
+    return np.where(far, x, 1.0), np.where(far, y, 1.0)
 
 
-def _near(probability: np.ndarray, grid: np.ndarray, others: np.ndarray, slack: np.ndarray) -> np.ndarray:
-    """The part of a map that belongs to its main hill: around its peak, where that lies far from the others' guess."""
-    best = probability.argmax(1)
-    peak = grid[best] if grid.ndim == 2 else grid[np.arange(len(best)), best]  # (K, 2)
-    far = ((peak - others) ** 2 / slack).sum(1) > 9.0
-    middle, width = np.where(far[:, None], peak, others), np.where(far[:, None], 0.03**2, slack)
-    return _normalised(np.log(probability + 1e-30) + np.where(far[:, None], _log_density(grid, middle, width), 0.0))
-
-
-def _cell(grid: np.ndarray) -> float:
+def _cell(axes: Axes) -> float:
     """The distance between neighbouring places."""
-    some = grid if grid.ndim == 2 else grid[0]
-    return float(np.sqrt(np.ptp(some[:, 0]) * np.ptp(some[:, 1]) / max(len(some) - 1, 1)))
+    x, y = (float(np.ptp(ticks[0])) / max(ticks.shape[1] - 1, 1) for ticks in axes)
+    return (x * y) ** 0.5
 
 
 def add_template(places: np.ndarray, side: int = SIDE) -> np.ndarray:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageOps
 
-from normmatch.matching.looks import Box, cut
+from normmatch.geometry import Box
+from normmatch.matching.sight import cut
 
 TURNINGS = tuple(range(0, 360, 45))  # degrees
 LARGEST = 2048  # pixels a side of a turned photograph

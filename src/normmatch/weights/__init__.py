@@ -6,7 +6,7 @@ split were kept from training: "true", "false", or nothing in files that do not 
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,6 @@ def find_weights(name: str | Path) -> Path:
             f"weights {name} not found; expected a file, a folder, owner/name on a hub, or a bundled one ({known})"
         )
     return _download(str(name))
-
-
-def weights_files(name: str | Path, backend: str = "torch") -> list[Path]:
-    """All files that a backend reads."""
-    return [find_weights(name)] if backend == "torch" else sorted(Path(name).glob("*.onnx*"))
 
 
 def _download(name: str) -> Path:
@@ -132,27 +127,30 @@ def save_weights(path: Path, tensors: Mapping[str, np.ndarray], config: ModelCon
 def set_min_score(path: Path, min_score: float) -> None:
     """Write a calibrated threshold into the config of a weights file; its tensors stay as they are, to the bit."""
     config, held_out = replace(read_config(path), min_score=min_score), read_held_out(path)
-    save_weights(path, _read_stored(path), config, held_out)
+    save_weights(path, read_stored(path), config, held_out)
 
 
 def read_tensors(path: Path) -> Tensors:
     """The tensors of a safetensors file; the matrices of 8-bit files are multiplied out."""
     if not path.is_file():
         raise WeightsError(f"weights file {path} does not exist; expected a safetensors file")
-    stored = _read_stored(path)
+    stored = read_stored(path)
     tensors = {key: value for key, value in stored.items() if not key.endswith(SCALE)}
-    for key, matrix in tensors.items():
-        scale = stored.get(key + SCALE)  # a matrix whose scales are missing or do not fit is complained of by its type
-        if scale is not None and scale.shape == matrix.shape[:1]:
-            tensors[key] = matrix.astype(np.float32) * _column(scale, matrix)
-    return tensors
+    return {key: multiply_out(matrix, stored.get(key + SCALE)) for key, matrix in tensors.items()}
 
 
-def _read_stored(path: Path) -> Tensors:
+def multiply_out(matrix: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    """A matrix of 8 bits as floats; one whose scales are missing or do not fit is complained of by its type."""
+    known = scale is not None and scale.shape == matrix.shape[:1]
+    return matrix.astype(np.float32) * _column(scale, matrix) if known else matrix  # type: ignore[arg-type]
+
+
+def read_stored(path: Path, wanted: Container[str] | None = None) -> Tensors:
     """The tensors as they are stored, but for bfloat16, which numpy does not have: it becomes float32, exactly."""
     try:
         with safe_open(path, "np") as file:
-            kinds = {key: file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118 - it is no dict
+            keys = [key for key in file.keys() if wanted is None or key in wanted]  # noqa: SIM118 - it is no dict
+            kinds = {key: file.get_slice(key).get_dtype() for key in keys}
             tensors = {key: file.get_tensor(key) for key, kind in kinds.items() if kind != "BF16"}
         half = {key for key, kind in kinds.items() if kind == "BF16"}
         return tensors | (_read_bfloat16(path, half) if half else {})

@@ -1,9 +1,16 @@
 """What runs the network behind `Matcher`: torch or onnxruntime, with the same answers."""
 
+import importlib.util
 from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
+
+from normmatch.weights import find_weights, read_config
+from normmatch.weights.graphs import find_graphs
+
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "C:/Windows/System32/nvcuda.dll")  # where there may be a GPU
 
 
 class Backend(Protocol):
@@ -31,3 +38,24 @@ class Backend(Protocol):
         Where a pair has fewer points its log-assignment is -inf.
         """
         ...
+
+
+def choose(weights: Any, device: Any, compile: bool, precision: Any) -> Literal["torch", "onnx"]:
+    """The backend that "auto" stands for: torch where it is installed, and a GPU is there or onnx cannot do it."""
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("timm") is None:
+        return "onnx"
+    if compile or device not in ("auto", "cpu") or precision in ("bfloat16", "float16"):
+        return "torch"
+    if not isinstance(weights, str | Path) or (device == "auto" and _gpu_is_there()):
+        return "torch"
+    file = find_weights(weights)
+    return "onnx" if find_graphs(file, read_config(file)) else "torch"
+
+
+def _gpu_is_there() -> bool:
+    """Whether torch can use one; it is only asked, which takes seconds, where a driver is installed."""
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return False
+    from normmatch.model.device import find_device
+
+    return find_device("auto").type == "cuda"

@@ -1,20 +1,22 @@
-"""The network behind `Matcher`, run by onnxruntime from the files of `normmatch export`. Nothing here imports torch."""
+"""The network behind `Matcher`, run by onnxruntime on a weights file. Nothing here imports torch."""
 
+import platform
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from normmatch.checks import check_path, shown
-from normmatch.errors import ConfigError, InputError, WeightsError
-from normmatch.extras import require
-from normmatch.geometry import delaunay, pad_points
-from normmatch.weights import parse_config
+from normmatch.checks import check_word, shown
+from normmatch.errors import ConfigError, InputError, WeightsError, first_line
+from normmatch.geometry import delaunay
+from normmatch.weights import find_weights, read_config
+from normmatch.weights.graphs import IN_8_BITS, ROUNDED, Graphs, find_graphs, read_for_graph
 
-ENCODED = ("first", "second", "pooled")
-MAX_POINTS = 1024  # of an image: the exported head holds all messages between them at once, 5 GB here
-MAX_ELEMENTS = 1 << 28  # of these messages, if that can be had by matching fewer pairs at once: 1 GiB
+MAX_POINTS = 1024  # of an image: the graph holds all messages between them at once, 5 GB here
+PRECISIONS = ("auto", "int8", "float32")
+FAST_IN_8_BITS = ("avx512_vnni", "avx_vnni", "asimddp")  # instructions of a processor, as Linux calls them
 
 
 class Encoded(NamedTuple):
@@ -25,86 +27,128 @@ class Encoded(NamedTuple):
     pooled: np.ndarray  # (G,)
 
 
-class Embedded(NamedTuple):
-    """An encoded image with keypoints and their graph; the exported head does the rest for each pair."""
-
-    image: Encoded
-    keypoints: np.ndarray  # (K, 2)
-    graph: np.ndarray  # (K, K)
-
-
 class OnnxBackend:
-    """An exported network. Its arithmetic is float32.
+    """A network whose graphs lie beside its weights, or are those of a bundled one.
 
     Args:
-        weights: the folder that `normmatch export` wrote.
+        weights: what `find_weights` takes.
         device: "auto" and "cpu" run on the CPU, "cuda" on a GPU if onnxruntime was installed for it.
-        precision: "auto" or "float32".
+        precision: float32, or int8: matrices, and what is multiplied with them, in 8 bits, all else in float32; auto is
+            int8 where the processor has instructions for it.
         compile: False; there is nothing to compile.
+        graphs: where they lie, if that is not to be looked for.
     """
 
     pair_batch = 16  # more are no faster on a CPU
 
-    def __init__(self, weights: Any, device: str, precision: str, compile: bool) -> None:
-        if not isinstance(precision, str) or precision not in ("auto", "float32") or compile:
-            wrong = "compile is True" if compile else f"precision is {shown(precision)}"
-            raise ConfigError(f"{wrong}, but the backend onnx runs files as they are; expected what is the default.")
-        providers = _providers(device)
-        files = _files(weights)
-        self.encoder, self.head = (_open(file, providers) for file in files)
-        configs = [_config(session, file) for session, file in zip((self.encoder, self.head), files, strict=True)]
-        if configs[0] != configs[1]:
-            raise WeightsError(f"{files[0]} and {files[1]} are not of the same network; export it anew.")
-        self.image_size, self.min_score, self.dim = configs[0]
+    def __init__(self, weights: Any, device: str, precision: str, compile: bool, graphs: Graphs | None = None) -> None:
+        if compile:
+            raise ConfigError("compile is True, but the backend onnx has nothing to compile; expected False.")
+        if check_word(precision, "precision", PRECISIONS, ConfigError) == "auto":
+            precision = "int8" if fast_in_8_bits() else "float32"
+        self.providers, self.in_8_bits = _providers(device), precision == "int8"
+        self.file = find_weights(weights)
+        config = read_config(self.file)
+        self.image_size, self.min_score, self.layers = config.image_size, config.min_score, config.backbone_layers
+        found = graphs or find_graphs(self.file, config)
+        if found is None:
+            raise WeightsError(
+                f"there are no graphs beside {self.file}, which the backend onnx runs; "
+                f"write them with `normmatch export {weights} --out DIR`, and pass DIR"
+            )
+        self.graphs = found
+
+    @cached_property
+    def encoder(self) -> Any:
+        return self._open("encoder")
+
+    @cached_property
+    def embedder(self) -> Any:
+        return self._open("embed")
+
+    @cached_property
+    def matcher(self) -> Any:
+        return self._open("match")
+
+    @cached_property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks of a ViT whose maps can be had; none of another backbone."""
+        found = [int(output.name[3:]) for output in self.encoder.get_outputs() if output.name.startswith("map")]
+        return tuple(found) if found[0] == 0 else ()
 
     def encode(self, images: np.ndarray) -> list[Encoded]:
         """The features of each of the images (B, 3, S, S) uint8."""
-        found = self.encoder.run(ENCODED, {"image": images.astype(np.float32) / 255})
-        return [Encoded(*(part.copy() for part in parts)) for parts in zip(*found, strict=True)]
+        outputs = (*(f"map{layer}" for layer in self.layers), "pooled")
+        return [Encoded(*(part[0] for part in found)) for found in self._see(images, outputs)]
 
     def maps(self, images: np.ndarray, blocks: Sequence[int]) -> np.ndarray:
-        """The exported encoder hands out the last maps alone."""
-        raise ConfigError("The backend onnx does not locate points yet; expected the backend torch.")
+        """The maps (B, C, h, w) of blocks of a ViT beside each other, of images (B, 3, H, W) uint8 of a common size."""
+        if not self.blocks or not self.graphs.step:
+            raise ConfigError("locating reads blocks of a ViT at several sizes, which this network's backbone is not.")
+        if not blocks or not all(block in self.blocks for block in blocks):
+            raise ConfigError(f"the blocks to be read are {list(blocks)}, expected some of 0 to {self.blocks[-1]}.")
+        height, width = images.shape[2:]
+        if height % self.graphs.step or width % self.graphs.step:
+            raise InputError(f"the image is {width} x {height}, expected multiples of the patch, {self.graphs.step}")
+        found = self._see(images, [f"map{block}" for block in blocks])
+        return np.concatenate([np.concatenate(maps, 1) for maps in found])
 
-    def embed(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[Embedded]:
-        """Encoded images with keypoints (K, 2) in pixels of the crop."""
-        return [Embedded(image, xy, delaunay(xy)) for image, xy in zip(features, keypoints, strict=True)]
+    def _see(self, images: np.ndarray, outputs: Sequence[str]) -> list[list[np.ndarray]]:
+        """One image at a time: more are no faster, and in 8 bits what is rounded together shares a scale."""
+        floats = images.astype(np.float32) / 255
+        return [self.encoder.run(outputs, {"image": image[None]}) for image in floats]
 
-    def match(self, tokens0: Sequence[Embedded], tokens1: Sequence[Embedded]) -> tuple[np.ndarray, np.ndarray]:
-        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points."""
-        n = max(len(item.keypoints) for item in (*tokens0, *tokens1))
-        if n > MAX_POINTS:
+    def embed(self, features: Sequence[Encoded], keypoints: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Encoded images with keypoints (K, 2) in pixels of the crop: tokens (1 + K, D) of each."""
+        if max(map(len, keypoints)) > MAX_POINTS:
             raise InputError(f"An image has more than {MAX_POINTS:,} keypoints; the backend onnx matches no more.")
-        size = np.full(2, self.image_size, np.float32)
-        most = max(1, MAX_ELEMENTS // (2 * n * n * self.dim))
-        parts = []
-        for start in range(0, len(tokens0), most):
-            inputs = {"size0": size, "size1": size}
-            for i, tokens in enumerate((tokens0, tokens1)):
-                some = tokens[start : start + most]
-                points = pad_points([item.keypoints for item in some], n, [item.graph for item in some])
-                inputs |= {f"{key}{i}": value for key, value in points.items()}
-                inputs |= {f"{key}{i}": np.stack([getattr(item.image, key) for item in some]) for key in ENCODED}
-            parts.append(self.head.run(("similarity", "log_assignment"), inputs))
-        similarity, log_assignment = (np.concatenate(part) for part in zip(*parts, strict=True))
+        size, tokens = np.full(2, self.image_size, np.float32), []
+        for image, xy in zip(features, keypoints, strict=True):
+            inputs = {name: part[None] for name, part in zip(Encoded._fields, image, strict=True)}
+            inputs |= {"keypoints": xy[None], "adjacency": delaunay(xy)[None], "size": size}
+            tokens.append(self.embedder.run(("tokens",), inputs)[0][0])
+        return tokens
+
+    def match(self, tokens0: Sequence[np.ndarray], tokens1: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Similarity and log-assignment (B, n, n) of B pairs of images that were embedded, n the most points."""
+        n = max(map(len, (*tokens0, *tokens1))) - 1
+        inputs = {}
+        for i, some in enumerate((tokens0, tokens1)):
+            inputs[f"tokens{i}"] = np.stack([np.pad(item, ((0, n + 1 - len(item)), (0, 0))) for item in some])
+            inputs[f"mask{i}"] = np.arange(1, n + 1) < np.array([[len(item)] for item in some])  # (B, n)
+        similarity, log_assignment = self.matcher.run(("similarity", "log_assignment"), inputs)
         return similarity, log_assignment
 
+    def _open(self, name: str) -> Any:
+        """A session for a graph, with its weights."""
+        import onnxruntime
 
-def _files(weights: Any) -> list[Path]:
-    if not isinstance(weights, str | Path):
-        raise ConfigError(f"the backend onnx got a {type(weights).__name__}; expected a folder that export wrote.")
-    folder = check_path(weights, "weights", WeightsError)
-    files = [folder / "encoder.onnx", folder / "head.onnx"]
-    if not all(file.is_file() for file in files):
-        raise WeightsError(
-            f"{weights} is no folder with encoder.onnx and head.onnx, which the backend onnx runs; "
-            f"write them with `normmatch export {weights} --out DIR`, and pass DIR."
-        )
-    return files
+        rounded = self.in_8_bits and name in ROUNDED
+        matrices = self.graphs.matrices[name] if rounded else ()
+        tensors = read_for_graph(self.file, self.graphs.tensors[name], matrices)
+        path = self.graphs.folder / f"{name}{IN_8_BITS if rounded else ''}.onnx"
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
+        options.add_external_initializers(list(tensors), values)
+        try:
+            return onnxruntime.InferenceSession(path, options, providers=self.providers)
+        except Exception as error:  # onnxruntime has many, none of them public
+            raise WeightsError(
+                f"{path} cannot be run by onnxruntime ({first_line(error)}); write it anew with `normmatch export`"
+            ) from error
+
+
+def fast_in_8_bits() -> bool:
+    """Whether the processor multiplies bytes faster than floats; where that is not known it is said not to."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return platform.system() == "Darwin" and platform.machine() == "arm64"
+    return any(flag in flags for flag in FAST_IN_8_BITS)
 
 
 def _providers(device: str) -> list[str]:
-    require("onnxruntime")
     import onnxruntime
 
     device = device if isinstance(device, str) else shown(device)
@@ -113,24 +157,3 @@ def _providers(device: str) -> list[str]:
     if device == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
     raise ConfigError(f"the device {device!r} cannot be used by the onnxruntime installed here; expected auto or cpu.")
-
-
-def _open(file: Path, providers: list[str]) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors
-    try:
-        return onnxruntime.InferenceSession(file, options, providers=providers)
-    except Exception as error:  # onnxruntime has many, none of them public
-        raise WeightsError(f"{file} is not an ONNX file that onnxruntime can run; export it anew.") from error
-
-
-def _config(session: Any, file: Path) -> tuple[int, float, int]:
-    """Image size, least score and width of the network, from the metadata of a file."""
-    config = parse_config(
-        session.get_modelmeta().custom_metadata_map.get("config"),
-        f"the file {file}",
-        ("image_size", "min_score", "dim"),
-    )
-    return config.image_size, config.min_score, config.dim
