@@ -174,14 +174,13 @@ def _report_peers(
     problems: "list[Problem]", names: list[str], weights: tuple[str, str], seed: int, out: Path | None
 ) -> None:
     """Measure row after row; each is told, and kept, as soon as it is there."""
-    import torch
-
     from normmatch.bench.side_by_side import as_json, bench_peers, make_table
     from normmatch.evaluation.provenance import made_with
     from normmatch.evaluation.tables import print_table, write_markdown
+    from normmatch.model.device import find_device
     from normmatch.outputs import write_json, writing
 
-    done, made = [], made_with(torch.device("cpu"))
+    done, made = [], made_with(find_device("cpu"))
     for row in bench_peers(problems, names, *weights, seed):
         done.append(row)
         print(f"{row.name}: {row.seconds:.2f} s a pair", file=sys.stderr, flush=True)
