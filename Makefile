@@ -9,13 +9,17 @@ LOCK   := constraints.txt
 CASES ?= 1000
 SEED  ?= 0
 
-.PHONY: demo test fuzz lint types install lock clean
+.PHONY: demo test docs fuzz lint types install lock clean
 
 demo: install
 	$(BIN)/normmatch samples --out demo/matches.png
 
 test: lint types
 	$(BIN)/python -m pytest --cov=normmatch.model --cov=normmatch.training.losses --cov-fail-under=90
+
+# The site, in the folder site.
+docs: install
+	$(BIN)/python -m mkdocs build --strict
 
 fuzz: install
 	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz

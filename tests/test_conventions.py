@@ -464,7 +464,7 @@ PROBLEMS = ["no image", "cut image", "no image file", "bad number", "no columns"
 @pytest.mark.parametrize("how", PROBLEMS)
 def test_promise_7_bad_data_gets_one_sentence(capsys: pytest.CaptureFixture[str], own_data: Path, how: str) -> None:
     spoil(own_data, how)
-    code, _, err = run(capsys, "data", "prepare", "folder", "--root", own_data, "--size", 32, "--workers", 1)
+    code, _, err = run(capsys, "data", "prepare", "folder", "--root", own_data, "--size", 32)
     assert code == 2
     *progress, sentence = err.splitlines()
     assert all("objects/s" in line for line in progress)  # the bar, as far as it came

@@ -27,7 +27,7 @@ from tests.datasets import layouts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ("results.md", "performance.md")
+DOCUMENTS = ("results.md", "performance.md", "limits.md", "method.md")
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
 PARTS = ("make", "pip", "photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")
 

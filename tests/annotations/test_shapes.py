@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from normmatch.annotations.shapes import Shapes, align, given_others, without
+from normmatch.annotations.procrustes import align
+from normmatch.annotations.shapes import Shapes, given_others, without
 
 
 def things(number: int, landmarks: int = 10, seed: int = 0, vary: float = 0.01) -> np.ndarray:

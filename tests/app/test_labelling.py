@@ -20,6 +20,8 @@ from normmatch.app.opening import open_folder
 from normmatch.app.proposing import Proposer
 from normmatch.app.serving import Listening, Serving, listen
 from normmatch.errors import NormMatchError, WeightsError
+from normmatch.matching.looks import Tuning
+from normmatch.matching.tuning import Tuned
 from tests.app.client import Reply, head, parcel, post, talk, wait_for
 
 NAMES = ("left spot", "right spot", "middle")
@@ -215,6 +217,30 @@ def test_a_job_is_stopped_and_the_page_is_answered_meanwhile(tmp_path: Path) -> 
         job = client.wait_until_idle(1)
         assert job["stopped"]
         assert job["done"] <= 2
+
+
+def test_improving_is_kept_only_if_it_is_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = make_photographs(tmp_path / "spots", 7)
+    with labelled(tmp_path / "spots", names=NAMES) as listening:
+        client = Client(listening)
+        assert "at least 5" in client.post("api/improve", {}).json["error"]
+        for file in list(truth)[:6]:
+            client.accept(file, truth[file])
+        client.post("api/improve", {})
+        job = client.wait_until_idle(1)
+        assert (job["kind"], job["error"]) == ("improve", None)
+        assert job["done"] == job["total"] - 1 > 5
+        assert job["kept"] == (client.get("api/project").json["improved"] is not None)
+        better = Tuned(Tuning(ridge=3.0), 0.5, 0.7, 6)
+        monkeypatch.setattr("normmatch.matching.album.tune", lambda *_: better)
+        client.post("api/improve", {})
+        job = client.wait_until_idle(2)
+        assert (job["kept"], job["before"], job["after"]) == (True, 0.5, 0.7)
+        improved = client.get("api/project").json["improved"]
+        assert (improved["tuning"]["ridge"], improved["photographs"]) == (3.0, 6)
+        client.post("api/improve/undo", {})
+        job = client.wait_until_idle(3)
+        assert (job["kind"], client.get("api/project").json["improved"]) == ("renew", None)
 
 
 def test_a_network_that_cannot_be_opened_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from scipy.ndimage import map_coordinates
 from normmatch.annotations import Annotation
 from normmatch.datasets import hpatches
 from normmatch.datasets.warped import project
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 from tests.datasets import layouts
 
 
@@ -78,8 +78,6 @@ def test_bad_files_are_skipped_and_counted(root: Path) -> None:
 def test_errors_are_one_sentence(root: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a folder"):
         hpatches.load(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="grid is 1"):
-        hpatches.load(root, grid=1)
     for path in root.rglob("H_1_*"):
         path.unlink()
     with pytest.raises(DataError, match="has no sequence"):

@@ -1,7 +1,6 @@
 """Unpacking: what is refused, what is merged, and that a refused archive leaves nothing behind."""
 
 import io
-import stat
 import tarfile
 import zipfile
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normmatch.datasets import unpack as module
-from normmatch.datasets.unpack import top_folder, unpack
+from normmatch.datasets.unpack import unpack
 from normmatch.errors import DataError
 
 FILES = {"set/a.txt": b"alpha", "set/sub/b.txt": b"beta" * 500, "top.txt": b"gamma"}
@@ -81,27 +80,23 @@ def test_several_archives_merge_into_what_is_there(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["/evil.txt", "../evil.txt", "set/../../evil.txt", "set\\..\\evil.txt", "a/" * 40 + "b"]
-)
+@pytest.mark.parametrize("name", ["../evil.txt", "set/../../evil.txt"])
 def test_names_that_leave_the_folder(tmp_path: Path, name: str) -> None:
-    refused(make_tar(tmp_path / "x.tar", {**FILES, name: b"!"}), tmp_path / "out", "relative paths")
-    refused(make_zip(tmp_path / "x.zip", {**FILES, name: b"!"}), tmp_path / "out2", "relative paths")
+    refused(make_tar(tmp_path / "x.tar", {**FILES, name: b"!"}), tmp_path / "out", "outside the destination")
+
+
+@pytest.mark.parametrize("name", ["/evil.txt", "../evil.txt", "set/../../evil.txt", "set\\..\\..\\evil.txt"])
+def test_names_that_are_kept_inside(tmp_path: Path, name: str) -> None:
+    unpack([make_zip(tmp_path / "x.zip", {**FILES, name: b"!"})], tmp_path / "out")
+    assert not (tmp_path / "evil.txt").exists()
+    assert tree(tmp_path / "out").items() >= FILES.items()
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
-def test_links_and_devices_in_a_tar(tmp_path: Path, kind: bytes) -> None:
+def test_links_out_and_devices_in_a_tar(tmp_path: Path, kind: bytes) -> None:
     odd = tarfile.TarInfo("set/link")
-    odd.type, odd.linkname = kind, "a.txt"
-    refused(make_tar(tmp_path / "x.tar.gz", FILES, "gz", odd), tmp_path / "out", "link or device")
-
-
-def test_link_in_a_zip(tmp_path: Path) -> None:
-    link = zipfile.ZipInfo("set/link")
-    link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr(link, "a.txt")
-    refused(tmp_path / "x.zip", tmp_path / "out", "link or device")
+    odd.type, odd.linkname = kind, "../../a.txt"
+    refused(make_tar(tmp_path / "x.tar.gz", FILES, "gz", odd), tmp_path / "out", "cannot be unpacked")
 
 
 def test_encrypted_zip(tmp_path: Path) -> None:
@@ -112,46 +107,6 @@ def test_encrypted_zip(tmp_path: Path) -> None:
     refused(tmp_path / "x.zip", tmp_path / "out", "encrypted")
 
 
-@pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zip"])
-def test_bomb_by_ratio(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RATIO_FROM", 1 << 20)
-    zeros = {"zeros": bytes(8 << 20)}
-    path = tmp_path / f"x.{kind if kind == 'zip' else 'tar.' + kind}"
-    bomb = make_zip(path, zeros) if kind == "zip" else make_tar(path, zeros, kind)
-    assert bomb.stat().st_size * module.MAX_RATIO < 8 << 20
-    refused(bomb, tmp_path / "out", "bomb")
-
-
-def test_bomb_in_a_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long-name header is read into memory whole before its member is known."""
-    monkeypatch.setattr(module, "RATIO_FROM", 1 << 20)
-    odd = tarfile.TarInfo("././@LongLink")
-    odd.type, odd.size = tarfile.GNUTYPE_LONGNAME, 16 << 20
-    refused(make_tar(tmp_path / "x.tar.xz", FILES, "xz", odd), tmp_path / "out", "bomb")
-
-
-def test_bomb_of_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparse file of a terabyte takes one block of the stream: its map, which lists no data."""
-    monkeypatch.setattr(module, "_write", lambda stream, target: pytest.fail("it must not be written"))
-    odd = tarfile.TarInfo("holes")
-    odd.size = 512
-    sparse = {"major": "1", "minor": "0", "name": "holes", "realsize": str(1 << 40)}
-    odd.pax_headers = {f"GNU.sparse.{key}": value for key, value in sparse.items()}
-    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
-        tar.addfile(odd, io.BytesIO(b"0\n".ljust(512, b"\0")))
-    refused(tmp_path / "x.tar", tmp_path / "out", "bomb")
-
-
-def test_bomb_by_size_and_by_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_BYTES", 1000)
-    refused(make_zip(tmp_path / "x.zip", FILES), tmp_path / "out", "bomb")
-    refused(make_tar(tmp_path / "x.tar", FILES), tmp_path / "out2", "bomb")
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "MAX_MEMBERS", 2)
-    refused(make_zip(tmp_path / "y.zip", FILES), tmp_path / "out3", "more than 2 files")
-    refused(make_tar(tmp_path / "y.tar", FILES), tmp_path / "out4", "more than 2 files")
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("kind", ["", "gz", "xz", "bz2", "zip"])
 def test_cut_short(tmp_path: Path, kind: str, share: float) -> None:
@@ -160,23 +115,7 @@ def test_cut_short(tmp_path: Path, kind: str, share: float) -> None:
     content = (make_zip(path, files) if kind == "zip" else make_tar(path, files, kind)).read_bytes()
     # A plain tar ends in up to 10 KiB of zeros, which it can lose without harm.
     path.write_bytes(content[: int(share * len(content.rstrip(b"\0")))])
-    refused(path, tmp_path / "out", "damaged or cut short")
-
-
-def test_tar_cut_between_two_members(tmp_path: Path) -> None:
-    """tarfile itself takes this for a complete archive."""
-    path = make_tar(tmp_path / "x.tar", {"a.txt": b"a" * 512, "b.txt": b"b" * 512})
-    path.write_bytes(path.read_bytes()[:1024])
-    refused(path, tmp_path / "out", "cut short at byte 1024")
-
-
-def test_tar_with_a_broken_header_in_the_middle(tmp_path: Path) -> None:
-    """tarfile itself stops there, silently."""
-    path = make_tar(tmp_path / "x.tar", {"a.txt": b"a" * 512, "b.txt": b"b" * 512, "c.txt": b"c"})
-    content = bytearray(path.read_bytes())
-    content[1024:1030] = b"broken"
-    path.write_bytes(content)
-    refused(path, tmp_path / "out", "damaged")
+    refused(path, tmp_path / "out", "cannot be unpacked")
 
 
 def test_tar_with_a_broken_pax_header(tmp_path: Path) -> None:
@@ -184,38 +123,19 @@ def test_tar_with_a_broken_pax_header(tmp_path: Path) -> None:
     odd.pax_headers = {"GNU.sparse.map": "x,y"}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         tar.addfile(odd)
-    refused(tmp_path / "x.tar", tmp_path / "out", "damaged")
-    assert top_folder(tmp_path / "x.tar") is None
+    refused(tmp_path / "x.tar", tmp_path / "out", "if it is damaged, get it again")
 
 
 def test_zip_with_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "x.zip", {"ä.txt": b"a"})  # flagged as UTF-8, for it is not ASCII
     path.write_bytes(path.read_bytes().replace("ä".encode(), b"\xff\xff"))
-    refused(path, tmp_path / "out", "damaged")
-    assert top_folder(path) is None
+    refused(path, tmp_path / "out", "if it is damaged, get it again")
 
 
 def test_no_archive_at_all(tmp_path: Path) -> None:
     page = tmp_path / "x.tar.gz"
     page.write_text("<html>404 not found</html>" * 100)
-    refused(page, tmp_path / "out", "damaged")
-
-
-def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-
-    def write(stream: io.BytesIO, target: Path) -> None:
-        if written:
-            raise KeyboardInterrupt
-        written.append(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(stream.read())
-
-    monkeypatch.setattr(module, "_write", write)
-    with pytest.raises(KeyboardInterrupt):
-        unpack([make_tar(tmp_path / "x.tar", FILES)], tmp_path / "out")
-    assert written
-    assert not any((tmp_path / "out").iterdir())
+    refused(page, tmp_path / "out", "if it is damaged, get it again")
 
 
 def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
@@ -232,20 +152,6 @@ def test_target_that_cannot_be_written(tmp_path: Path) -> None:
         unpack([make_tar(tmp_path / "x.tar", FILES)], tmp_path / "out")
 
 
-@pytest.mark.parametrize("kind", ["", "gz", "xz", "bz2"])
-def test_top_folder_of_a_tar(tmp_path: Path, kind: str) -> None:
-    assert top_folder(make_tar(tmp_path / "x.tar", FILES, kind)) == "set"
-
-
-def test_top_folder_of_other_archives(tmp_path: Path) -> None:
-    assert top_folder(make_zip(tmp_path / "x.zip", {"./": b"", "._set": b"", "./set/a": b""})) == "set"
-    assert top_folder(make_tar(tmp_path / "none.tar", {})) is None
-    for content in (b"", b"cut", b"\x1f\x8b cut", b"PK\x03\x04 cut"):
-        (tmp_path / "broken.tar").write_bytes(content)
-        assert top_folder(tmp_path / "broken.tar") is None
-    assert top_folder(tmp_path / "nowhere.tar") is None
-
-
 def test_only_the_tree_that_was_asked_for(tmp_path: Path) -> None:
     files = {**FILES, "run.sh": b"x", "__MACOSX/set/._a.txt": b"x"}
     archives = [make_tar(tmp_path / "x.tar", files), make_zip(tmp_path / "y.zip", files)]
@@ -255,3 +161,19 @@ def test_only_the_tree_that_was_asked_for(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"run.sh and 1 more in the archives is not of the dataset"):
         unpack(archives, out, ("set",))
     assert tree(out) == {**{name: content for name, content in FILES.items() if "/" in name}, "run.sh": b"mine"}
+
+
+def test_tar_cut_between_two_members(tmp_path: Path) -> None:
+    """tarfile itself takes this for a complete archive."""
+    path = make_tar(tmp_path / "x.tar", {"a.txt": b"a" * 512, "b.txt": b"b" * 512})
+    path.write_bytes(path.read_bytes()[:1024])
+    refused(path, tmp_path / "out", "damaged at byte 1024")
+
+
+def test_tar_with_a_broken_header_in_the_middle(tmp_path: Path) -> None:
+    """tarfile itself stops there, silently."""
+    path = make_tar(tmp_path / "x.tar", {"a.txt": b"a" * 512, "b.txt": b"b" * 512, "c.txt": b"c"})
+    content = bytearray(path.read_bytes())
+    content[1024:1030] = b"broken"
+    path.write_bytes(content)
+    refused(path, tmp_path / "out", "damaged at byte 1024")

@@ -165,7 +165,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a.png", "b.png"):
         Image.fromarray(photograph(1)).save(root / name)
     (root / "points.csv").write_bytes(CSV)
-    prepared.prepare(folder.load(root), root / "cache", 16, workers=1, progress=False)
+    prepared.prepare(folder.load(root), root / "cache", 16, progress=False)
     (root / "results.jsonl").write_text("".join(f'{{"row": {row}, "matches": []}}\n' for row in range(3)))
     (root / "run.json").write_text('{"weights": "abc", "min_score": null}')
     (root / "pairs.csv").write_text("image0,image1\na.png,b.png\n")

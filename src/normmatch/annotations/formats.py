@@ -22,8 +22,10 @@ from normmatch.annotations import (
     tables,
     tps,
     yolo,
-)  # fmt: skip
+)
+from normmatch.annotations import project as label_project
 from normmatch.annotations.images import upright_size
+from normmatch.annotations.project_file import project_of
 from normmatch.annotations.reading import Photographs, Reading
 from normmatch.config import Format
 from normmatch.errors import DataError
@@ -95,6 +97,8 @@ def _of_json(content: Any) -> Read:
         return drawn_shapes.read_alphatracker if "filename" in content[0] else labelstudio.read
     if not isinstance(content, dict):
         return native.read
+    if content.get("format") == label_project.FORMAT:
+        return _read_project
     if isinstance(content.get("shapes"), list):
         return drawn_shapes.read_labelme
     if {"skeletons", "nodes", "videos", "labels"} <= set(content):
@@ -103,6 +107,14 @@ def _of_json(content: Any) -> Read:
     if entries and all(isinstance(entry, dict) and "filename" in entry for entry in entries):
         return drawn_shapes.read_via
     return coco.read if "annotations" in content else native.read
+
+
+def _read_project(path: Path, content: Any, _: Reading) -> list[Annotation]:
+    """The points of a label project; proposals have scores."""
+    try:
+        return project_of(content).as_annotations(everything=True)
+    except DataError as error:
+        raise DataError(f"{path} cannot be read as a label project: {str(error).removesuffix('.')}.") from error
 
 
 def _of_text(path: Path, text: str) -> Read:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from normmatch.annotations.procrustes import align, frames, line_of, plane_of
+
 NOISE = 0.008  # deviation of setting a landmark, as a share of the thing's longer side: people's repeats
 BEND, REACH = 0.06, 0.35  # deviation and length of smooth bending, which the covariance is shrunk to
 TRUST = 4.0  # things at which the covariance that was seen weighs as much as the smooth one
@@ -25,8 +27,9 @@ ALIKE, ENOUGH = 0.03, 20.0  # deviation up to which things look alike; so many o
 STAND = 300  # things that stand for all others: more would take long
 APART = 100.0  # variance added to a landmark that has no say
 LOOKS, FEWEST = 6, 3  # landmarks that may leave a thing, and how many stay
+TAILS = 8.0  # degrees of freedom of a whole thing's density
 OFF = 5.0  # doubt from which a landmark is left out
-ROUNDS, FRAMES, CHUNK = 3, 8, 4 << 20  # of fitting; of aligning; numbers at once
+ROUNDS, CHUNK = 3, 4 << 20  # of fitting; numbers at once
 
 Matrix = np.ndarray
 
@@ -59,20 +62,31 @@ class Shapes:
     @property
     def mean(self) -> np.ndarray:
         """The mean shape (K, 2); its longer side is 1."""
-        return _plane(self._aligned[0])
+        return plane_of(self._aligned[0])
 
     @property
     def laid(self) -> np.ndarray:
         """The things on the mean (R, K, 2)."""
-        return _plane(self._aligned[1])
+        return plane_of(self._aligned[1])
 
     @property
     def sizes(self) -> np.ndarray:
         """The longer sides of the things (R,), in pixels."""
         return 1 / np.maximum(np.abs(self._aligned[2]), 1e-12)
 
+    @property
+    def turns(self) -> np.ndarray:
+        """How each thing is turned and scaled onto the mean (R,): complex numbers."""
+        return self._aligned[2]
+
+    def turn_of(self, points: np.ndarray) -> complex:
+        """The same of one thing (K, 2)."""
+        known = np.isfinite(points).all(1)
+        line = np.where(known, line_of(np.nan_to_num(points)), 0)
+        return complex(frames(line[None], self._aligned[0], known[None])[0][0])
+
     @cached_property
-    def _judged(self) -> "Judged":
+    def _fitted(self) -> "tuple[Judged, Usual]":
         off = np.zeros_like(self.known)
         place = self.laid - self.mean
         for _ in range(ROUNDS):
@@ -80,7 +94,31 @@ class Shapes:
             parts = [usual.judge(some, place[some], self.known[some]) for some in _chunks(*self.known.shape)]
             judged = Judged(*map(np.concatenate, zip(*parts, strict=True)))
             off = judged.off
-        return judged
+        return judged, usual
+
+    @property
+    def _judged(self) -> "Judged":
+        return self._fitted[0]
+
+    def fit_of(self, which: np.ndarray, variants: np.ndarray) -> np.ndarray:
+        """How well (V,) other versions (V, K, 2) of things `which` (V,) fit: the log of a heavy-tailed density."""
+        usual, fits = self._fitted[1], []
+        for some in _chunks(*variants.shape[:2]):
+            part, known = which[some], np.isfinite(variants[some]).all(2)
+            line = np.where(known, line_of(np.nan_to_num(variants[some])), 0)
+            turn, shift = frames(line, self._aligned[0], known)
+            off = np.where(known[..., None], plane_of(turn[:, None] * line + shift[:, None]) - self.mean, 0)
+            own = usual.own(part, _flat(off))
+            matrix = usual.precision(own, known)
+            unknown = np.concatenate([~known, ~known], 1)
+            far = np.einsum("ri,rij,rj->r", _flat(off), matrix, _flat(off))
+            size = np.arange(own.shape[1])
+            matrix[:, size, size] += unknown
+            count = 2 * known.sum(1)
+            # lying on the mean turned small means that the thing itself is large: the frame's size counts
+            volume = 0.5 * np.linalg.slogdet(matrix)[1] + count * np.log(np.abs(turn))
+            fits.append(volume - (TAILS + count) / 2 * np.log1p(far / TAILS))
+        return np.concatenate(fits)
 
     @property
     def doubt(self) -> np.ndarray:
@@ -91,8 +129,8 @@ class Shapes:
     def expected(self) -> np.ndarray:
         """(R, K, 2) where the others say that each landmark is, in pixels, also of those that are not known."""
         _, laid, turn, shift = self._aligned
-        place = np.where(self.known, laid, self._aligned[0]) - _line(self._judged.residual)
-        return _plane((place - shift[:, None]) / turn[:, None])
+        place = np.where(self.known, laid, self._aligned[0]) - line_of(self._judged.residual)
+        return plane_of((place - shift[:, None]) / turn[:, None])
 
     @property
     def spread(self) -> np.ndarray:
@@ -103,54 +141,6 @@ class Shapes:
     def off(self) -> np.ndarray:
         """(R, K) which landmarks are clearly not where the others say."""
         return self._judged.off
-
-
-def _line(points: np.ndarray) -> np.ndarray:
-    return points[..., 0] + 1j * points[..., 1]
-
-
-def _plane(line: np.ndarray) -> np.ndarray:
-    return np.stack([line.real, line.imag], -1)
-
-
-def align(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The robust mean shape (K,) of things (R, K, 2), and each laid onto it: complex numbers, x + iy.
-
-    Returns the mean, whose longer side is 1, the things on it (R, K), and their frames: laid = turn * thing + shift.
-    """
-    known = np.isfinite(points).all(2)
-    line = np.where(known, _line(np.nan_to_num(points)), 0)  # (R, K)
-    first = int(known.sum(1).argmax())
-    mean, has = line[first], known[first].copy()
-    for _ in range(FRAMES):
-        turn, shift = frames(line, mean, known & has)
-        laid = turn[:, None] * line + shift[:, None]
-        off = np.abs(laid - mean)
-        scale = np.median(off[known & has]) * 2 + 1e-9 * np.abs(mean).max() + 1e-12
-        weight = np.where(known, 1 / (1 + (np.where(has, off, 0) / scale) ** 2), 0)
-        mean = np.where(known.any(0), (weight * laid).sum(0) / np.maximum(weight.sum(0), 1e-12), mean)
-        has = known.any(0)
-        side = max(np.ptp(mean.real[has]), np.ptp(mean.imag[has]))
-        mean = (mean - mean[has].mean()) / (side or 1.0)  # one place alone has no size
-    turn, shift = frames(line, mean, known)
-    return mean, turn[:, None] * line + shift[:, None], turn, shift
-
-
-def frames(line: np.ndarray, mean: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The similarity (turn, shift), (R,) each, that lays things (R, K) onto the mean; outliers weigh little."""
-    weight = known.astype(float)
-    for _ in range(FRAMES):
-        total = np.maximum(weight.sum(1), 1e-12)
-        middle, onto = (weight * line).sum(1) / total, (weight * mean).sum(1) / total
-        off = np.where(known, line - middle[:, None], 0)
-        size = (weight * np.abs(off) ** 2).sum(1)
-        turn = (weight * off.conj() * (mean - onto[:, None])).sum(1) / np.where(size > 0, size, 1)
-        turn = np.where(np.abs(turn) > 0, turn, 1)  # one place alone has neither size nor direction
-        shift = onto - turn * middle
-        error = np.abs(turn[:, None] * line + shift[:, None] - mean)
-        usual = np.ma.median(np.ma.array(error, mask=~known), axis=1).filled(0)[:, None]
-        weight = known / (1 + (error / (3 * usual + 0.01)) ** 2)
-    return turn, shift
 
 
 def fit(mean: np.ndarray, off: np.ndarray, known: np.ndarray, rounds: int = 4) -> "Usual":
@@ -175,7 +165,7 @@ def fit(mean: np.ndarray, off: np.ndarray, known: np.ndarray, rounds: int = 4) -
     directions = freedom(mean)
     free = FREE**2 * directions @ directions.T
     chosen = np.unique(np.linspace(0, things - 1, min(things, STAND)).round().astype(int))
-    return Usual(cov + free, filled, free + NOISE**2 * np.eye(size), filled[chosen])
+    return Usual(cov + free, filled, free + NOISE**2 * np.eye(size), filled[chosen], chosen)
 
 
 def freedom(mean: np.ndarray) -> Matrix:
@@ -193,17 +183,19 @@ class Usual:
     filled: Matrix  # (R, 2K) deviations of all from the mean
     free: Matrix  # (2K, 2K) what frames and people's noise add
     alike: Matrix  # (A, 2K) deviations of some
+    chosen: np.ndarray  # (A,) which these are
 
-    def own(self, part: np.ndarray) -> Matrix:
+    def own(self, part: np.ndarray, other: np.ndarray | None = None) -> Matrix:
         """The covariance (P, 2K, 2K) that each of some things is judged by, without its own share.
 
-        The more things there are that look alike, the more they count against the rest.
+        The more things there are that look alike, or like its `other` version (P, 2K), the more they count.
         """
         filled = self.filled[part]
         own = self.cov - filled[:, :, None] * filled[:, None] / (len(self.filled) + TRUST)
+        filled = filled if other is None else other
         apart = (filled**2).sum(1)[:, None] + (self.alike**2).sum(1) - 2 * filled @ self.alike.T  # (P, A)
         apart = np.maximum(apart, 0) / filled.shape[1]
-        weight = np.where(apart < 1e-12, 0, np.exp(-apart / (2 * ALIKE**2)))  # itself does not count
+        weight = np.where(self.chosen == part[:, None], 0, np.exp(-apart / (2 * ALIKE**2)))  # itself does not count
         total = weight.sum(1)
         number = total**2 / np.maximum((weight**2).sum(1), 1e-12)
         products = (self.alike[:, :, None] * self.alike[:, None]).reshape(len(self.alike), -1)

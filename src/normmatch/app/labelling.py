@@ -24,6 +24,7 @@ from normmatch.app.proposing import NOTHING_YET, Proposer, was_proposed
 from normmatch.app.store import Conflict, Store, counts_of
 from normmatch.app.suspects import Suspects
 from normmatch.errors import InputError
+from normmatch.matching.tuning import FEWEST
 
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 PICTURES = 2  # threads that decode photographs: edits never wait for them
@@ -94,6 +95,18 @@ class Labelling:
         self.proposer.ask("propose", files=files)
         return {"job": self.proposer.job}
 
+    def improve(self, body: bytes) -> Json:
+        if len(self.store.project.reviewed) < FEWEST:
+            raise InputError(f"Improving learns from reviewed photographs; expected at least {FEWEST} of them.")
+        self.proposer.ask("improve")
+        return {"job": self.proposer.job}
+
+    def take_back(self, body: bytes) -> Json:
+        """Forget the last improvement."""
+        self.store.improve(None)
+        self.proposer.ask("renew")
+        return {}
+
     def stop(self, body: bytes) -> Json:
         self.proposer.stop()
         return {}
@@ -153,7 +166,7 @@ def make_label_app(labelling: Labelling) -> Starlette:
     edits, pictures = ThreadPoolExecutor(1, "normmatch-edits"), ThreadPoolExecutor(PICTURES, "normmatch-pictures")
     posted = {
         "edit": labelling.edit, "propose": labelling.propose, "stop": labelling.stop, "copy": labelling.copy,
-        "read": labelling.read,
+        "read": labelling.read, "improve": labelling.improve, "improve/undo": labelling.take_back,
     }  # fmt: skip
     routes = [
         got("/api/project", labelling.project, edits),

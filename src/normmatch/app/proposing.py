@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from normmatch.errors import InputError, NormMatchError
 if TYPE_CHECKING:
     from normmatch.matching.album import Album
     from normmatch.matching.landmarks import Located
+    from normmatch.matching.looks import Tuning
     from normmatch.matching.sight import Encoder
 
 SAVED = 1.0  # seconds between saves while proposals come in
@@ -112,11 +115,13 @@ class Proposer:
         """One job; whatever goes wrong ends it, not the thread."""
         self._stop.clear()
         self.job = {"kind": asked["kind"], "done": 0, "total": 0}
-        error = None
+        error, more = None, {}
         try:
             self._fit(album)
             if asked["kind"] == "propose":
                 self._propose(album, asked.get("files"))
+            elif asked["kind"] == "improve":
+                more = self._improve(album)
             self.store.save()
         except (NormMatchError, Conflict, OSError) as fault:
             error = str(fault)
@@ -124,7 +129,8 @@ class Proposer:
             error = f"The server failed at this ({type(fault).__name__}: {fault})."
         stopped = self._stop.is_set() and not self._closed.is_set()
         uncertain = counts_of(self.store.project)["uncertain"]
-        self.last_job = {**self.job, "number": number, "stopped": stopped, "error": error, "uncertain": uncertain}
+        ended = {"number": number, "stopped": stopped, "error": error, "uncertain": uncertain}
+        self.last_job = {**self.job, **ended, **more}
         self.job = None
 
     def _fit(self, album: "Album") -> None:
@@ -137,6 +143,7 @@ class Proposer:
             if names != self._names:  # other landmarks: nothing of before can be gone on from
                 album.fit({})
                 self._names, self._taken = names, {}
+            album.tuning = tuning_of(project)
             for file, one in project.photographs.items():
                 if album.boxes.get(file) != one.box:
                     album.draw(file, one.box)
@@ -156,6 +163,24 @@ class Proposer:
                 break
             self._stop.wait(0.1)
         self._asked = set()
+
+    def _improve(self, album: "Album") -> Json:
+        """Choose numbers of the closed form for this folder, and keep them if they are better on what was left out."""
+
+        def progress(done: int, total: int) -> bool:
+            self.job = {"kind": "improve", "done": done, "total": total}
+            return not self._stop.is_set()
+
+        tuned = album.tune(progress)
+        if tuned is None:
+            return {}
+        shares = {"before": round(tuned.before, 4), "after": round(tuned.after, 4)}
+        if tuned.better:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            told = {**shares, "photographs": tuned.photographs, "when": when, "tuning": asdict(tuned.tuning)}
+            self.store.improve(told)
+            self._fit(album)
+        return {**shares, "kept": tuned.better}
 
     def _take(self, status: Any) -> None:
         """Let the store have what the album has found, of photographs that were asked for or have proposals."""
@@ -199,6 +224,16 @@ def references_of(project: Project) -> "tuple[tuple[str, ...], dict[str, Any]]":
     names = tuple(name for name, there in zip(project.names, shown, strict=True) if there)
     marked = {file: Marked(xy[shown], project.photographs[file].box) for file, xy in places.items()}
     return names, marked if names else {}
+
+
+def tuning_of(project: Project) -> "Tuning":
+    """The numbers that the project was improved with; the plain ones where they cannot be read."""
+    from normmatch.matching.looks import PLAIN
+
+    given = (project.improved or {}).get("tuning")
+    with suppress(TypeError):
+        return replace(PLAIN, **{str(key): max(float(value), 1e-3) for key, value in (given or {}).items()})
+    return PLAIN
 
 
 def was_proposed(project: Project) -> bool:

@@ -14,7 +14,20 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from normmatch import __version__
-from normmatch.commands import ablate, bench, convert, data, demo, export, label, match, propagate, quickstart, train
+from normmatch.commands import (
+    ablate,
+    bench,
+    check,
+    convert,
+    data,
+    demo,
+    export,
+    label,
+    match,
+    propagate,
+    quickstart,
+    train,
+)
 from normmatch.commands.eval import evaluate
 from normmatch.commands.options import OPTIONAL_VALUES
 from normmatch.config import TrainConfig
@@ -55,6 +68,7 @@ COMMANDS: Any = Union[  # noqa: UP007
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),
+    _command("check", check.check),
     _group("data", DATA, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     _command("eval", evaluate),

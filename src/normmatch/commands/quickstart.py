@@ -7,7 +7,7 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550, overwrite: bool
     """Train a tiny network on drawn figures for a minute or two, and show what it has learned.
 
     Args:
-        out: the folder for the trained network and a picture; an earlier quickstart in it is replaced
+        out: the folder for the trained network and the picture
         steps: length of the training
         overwrite: replace a picture that NormMatch did not write, too
     """

@@ -3,30 +3,19 @@
 import hashlib
 import os
 import shutil
-import ssl
 import time
-import warnings
-from collections.abc import Collection
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import wrap_file
 
 from normmatch import __version__
-from normmatch.datasets.unpack import is_archive, top_folder, unpack
+from normmatch.datasets.unpack import is_archive, unpack
 from normmatch.errors import DataError
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -48,47 +37,26 @@ class Source:
         return tuple(url.rpartition("/")[2] for url in self.urls)
 
 
-_MIRROR = "https://huggingface.co/heatingma/pygmtools/resolve/main"
+def _with_mirror(url: str, digest: str | None = None) -> Source:
+    return Source((url, f"https://huggingface.co/heatingma/pygmtools/resolve/main/{url.rpartition('/')[2]}"), digest)
+
 
 SOURCES: dict[str, tuple[Source, ...]] = {
     "pascal-voc": (
-        Source(
-            (
-                "http://host.robots.ox.ac.uk/pascal/VOC/voc2011/VOCtrainval_25-May-2011.tar",
-                f"{_MIRROR}/VOCtrainval_25-May-2011.tar",
-            ),
-            digest="md5:6c3384ef61512963050cb5d687e5bf1e",
+        _with_mirror(
+            "http://host.robots.ox.ac.uk/pascal/VOC/voc2011/VOCtrainval_25-May-2011.tar",
+            "md5:6c3384ef61512963050cb5d687e5bf1e",
         ),
-        Source(
-            (
-                "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/shape/poselets/voc2011_keypoints_Feb2012.tgz",
-                f"{_MIRROR}/voc2011_keypoints_Feb2012.tgz",
-            ),
+        _with_mirror(
+            "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/shape/poselets/voc2011_keypoints_Feb2012.tgz"
         ),
-        Source(
-            (
-                "https://github.com/Thinklab-SJTU/PCA-GM/raw/master/data/PascalVOC/voc2011_pairs.npz",
-                f"{_MIRROR}/voc2011_pairs.npz",
-            ),
-            digest="sha256:ef2f8767c15a13db9694268e6a00fd8ddaf06687b733d4d50d9acf4f87469179",
+        _with_mirror(
+            "https://github.com/Thinklab-SJTU/PCA-GM/raw/master/data/PascalVOC/voc2011_pairs.npz",
+            "sha256:ef2f8767c15a13db9694268e6a00fd8ddaf06687b733d4d50d9acf4f87469179",
         ),
     ),
-    "spair-71k": (
-        Source(
-            (
-                "http://cvlab.postech.ac.kr/research/SPair-71k/data/SPair-71k.tar.gz",
-                f"{_MIRROR}/SPair-71k.tar.gz",
-            ),
-        ),
-    ),
-    "willow": (
-        Source(
-            (
-                "http://www.di.ens.fr/willow/research/graphlearning/WILLOW-ObjectClass_dataset.zip",
-                f"{_MIRROR}/WILLOW-ObjectClass_dataset.zip",
-            ),
-        ),
-    ),
+    "spair-71k": (_with_mirror("http://cvlab.postech.ac.kr/research/SPair-71k/data/SPair-71k.tar.gz"),),
+    "willow": (_with_mirror("http://www.di.ens.fr/willow/research/graphlearning/WILLOW-ObjectClass_dataset.zip"),),
     "hpatches": (
         Source(
             (  # the dataset's own page sends to the first now; the second is its old home
@@ -99,14 +67,6 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     ),
 }
 
-# Archives of any other name serve as well, if this is what they unpack to.
-TOP_FOLDERS = {
-    "pascal-voc": "TrainVal",
-    "spair-71k": "SPair-71k",
-    "willow": "WILLOW-ObjectClass",
-    "hpatches": "hpatches-sequences-release",
-}
-
 # All that lies at the top of a dataset's archives, as its reader looks for it; nothing else is unpacked.
 TREES = {
     "pascal-voc": ("TrainVal", "VOCdevkit", "VOC2011", "PascalVOC", "annotations"),
@@ -114,14 +74,6 @@ TREES = {
     "willow": ("WILLOW-ObjectClass",),
     "hpatches": ("hpatches-sequences-release", "hpatches"),
 }
-
-
-class _MirrorError(Exception):
-    """This address does not give the file: try the next one."""
-
-
-class _BrokenOff(_MirrorError):
-    """The connection broke: the same address may give the rest."""
 
 
 def install(name: str, root: Path, archives: Path | None = None) -> list[Path]:
@@ -144,61 +96,39 @@ def install(name: str, root: Path, archives: Path | None = None) -> list[Path]:
 
 
 def find(name: str, folder: Path) -> list[Path]:
-    """The files of the dataset `name` in a folder of the user's.
-
-    They are known by their official names. In place of archives that are not there, all other archives serve that
-    unpack to the dataset's folder; whether these are enough is seen when the dataset is read.
-    """
-    sources = SOURCES[name]
+    """The files of the dataset `name` in a folder of the user's, by their official names."""
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: expected the folder that holds {sources[0].names[0]}.")
-    files, missing = [], []
-    for source in sources:
-        path = next((folder / file for file in source.names if (folder / file).is_file()), None)
+        raise DataError(f"{folder} is not a folder: expected the folder that holds {SOURCES[name][0].names[0]}.")
+    files = []
+    for source in SOURCES[name]:
+        path = _there(source, folder)
         if path is None:
-            missing.append(source)
-        else:
-            _verify(path, source.digest)
-            files.append(path)
-    others = _others(name, folder, files) if missing else []
-    for source in missing:
-        if not is_archive(Path(source.names[0])) or not others:
             wanted = " or ".join(dict.fromkeys(source.names))
             raise DataError(f"There is no {wanted} in {folder}: get it from {source.urls[0]} and put it there.")
-    return files + others
+        files.append(path)
+    return files
 
 
-def _others(name: str, folder: Path, known: Collection[Path]) -> list[Path]:
-    """The archives of the folder, less the known ones, that unpack to the dataset's folder."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        if not is_archive(path) or path in known:
-            continue
-        top = top_folder(path)
-        if top is None:
-            warnings.warn(f"{path} is passed over: it is empty, damaged or no archive.", stacklevel=2)
-        elif top == TOP_FOLDERS[name]:
-            found.append(path)
-    return found
+def _there(source: Source, folder: Path) -> Path | None:
+    """The source's file in a folder, checked."""
+    path = next((folder / name for name in source.names if (folder / name).is_file()), None)
+    if path and source.digest and (actual := _digest(path, source.digest)) != source.digest:
+        raise DataError(f"{path} has the checksum {actual}, expected {source.digest}: delete it and get it again.")
+    return path
 
 
 def fetch(source: Source, folder: Path) -> Path:
     """Download the source's file into `folder`, unless it is there already, and check it."""
-    for name in source.names:
-        if (folder / name).is_file():
-            _verify(folder / name, source.digest)
-            return folder / name
+    if there := _there(source, folder):
+        return there
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    if source.digest is None:
-        console.print(f"{source.names[0]}: no checksum known, only its size is checked.", highlight=False)
     reasons = []
     for url, name in zip(source.urls, source.names, strict=True):
         # A part belongs to its host: the rest of another host's file might not fit to it.
         part = folder / f"{name}.{urlsplit(url).hostname}.part"
         try:
-            _download(url, part, name, console)
-        except _MirrorError as error:
+            _download(url, part, name)
+        except (OSError, HTTPException) as error:
             reasons.append(f"{url}: {error}")
             continue
         if source.digest is None or _digest(part, source.digest) == source.digest:
@@ -219,66 +149,35 @@ def _digest(path: Path, like: str) -> str:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
 
 
-def _verify(path: Path, digest: str | None) -> None:
-    if digest is not None and (actual := _digest(path, digest)) != digest:
-        raise DataError(f"{path} has the checksum {actual}, expected {digest}: delete it and get it again.")
-
-
-def _download(url: str, part: Path, name: str, console: Console) -> None:
+def _download(url: str, part: Path, name: str) -> None:
     """Get all of `url` into `part`; a connection that breaks is taken up again where it broke."""
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    quiet = not console.is_terminal  # no bars in log files
-    with Progress(
-        TextColumn("{task.description}"), *columns, console=console, transient=True, disable=quiet
-    ) as progress:
-        task = progress.add_task(name, total=None)
-        for attempt in range(1, TRIES + 1):
-            try:
-                return _get(url, part, progress, task)
-            except _BrokenOff:
-                if attempt == TRIES:
-                    raise
-                time.sleep(PAUSE)
+    for attempt in range(1, TRIES + 1):
+        try:
+            return _get(url, part, name)
+        except (ConnectionError, TimeoutError, HTTPException):
+            if attempt == TRIES:
+                raise
+            time.sleep(PAUSE)
 
 
-def _get(url: str, part: Path, progress: Progress, task: TaskID) -> None:
-    """One try: ask for what `part` does not have yet, and append it."""
+def _get(url: str, part: Path, name: str) -> None:
+    """One try: ask for what `part` does not have yet, and append it; some servers start again from the beginning."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"normmatch/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as response:
-            _receive(response, part, have, progress, task)
+        response = urlopen(Request(url, headers=headers), timeout=TIMEOUT)
     except HTTPError as error:
         if error.code != 416:
-            raise _MirrorError(f"the server answers {error.code} {error.reason}") from error
-        # Nothing lies behind the part's end: it is complete already, or of another file.
-        if error.headers.get("Content-Range") != f"bytes */{have}":
-            part.unlink()
-            raise _BrokenOff("the file has changed") from error
-    except URLError as error:
-        raise _MirrorError(f"no connection, {getattr(error.reason, 'strerror', None) or error.reason}") from error
-    except (HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
-        raise _BrokenOff(f"the connection broke, {error}") from error
-
-
-def _receive(response: HTTPResponse, part: Path, have: int, progress: Progress, task: TaskID) -> None:
-    """Write what comes to the end of `part`, or over it where the server starts again from the beginning."""
-    if response.headers.get_content_type() == "text/html":
-        raise _MirrorError("the server answers with a web page instead of the file")
-    resumed = response.status == 206
-    if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-        raise _MirrorError("the server sends another part of the file than was asked for")
-    start = have if resumed else 0
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length and length.isdecimal() else None
-    free = shutil.disk_usage(part.parent).free
-    if total is not None and total - start > free:
-        raise DataError(f"{part.parent} has {free / 1e9:.1f} GB free, and {(total - start) / 1e9:.1f} GB are needed.")
-    progress.update(task, total=total, completed=start)
-    with part.open("ab" if resumed else "wb") as file:
-        while chunk := response.read(CHUNK):
-            file.write(chunk)
-            progress.advance(task, len(chunk))
-    size = part.stat().st_size
-    if total is not None and size != total:
-        raise _BrokenOff(f"the connection broke after {size:,} of {total:,} bytes")
+            raise
+        part.unlink()  # nothing lies behind its end: it is of another file, or was killed when it was complete
+        raise ConnectionError("the file has changed") from error
+    with response:
+        if response.headers.get_content_type() == "text/html":
+            raise OSError("the server answers with a web page instead of the file")
+        start = have if response.status == 206 else 0
+        total = start + int(response.headers.get("Content-Length") or 0)
+        bar = {"description": name, "console": Console(stderr=True), "transient": True}
+        with wrap_file(response, total - start, **bar) as source, part.open("ab" if start else "wb") as file:  # type: ignore[arg-type]
+            shutil.copyfileobj(source, file, CHUNK)
+    if (size := part.stat().st_size) < total:
+        raise ConnectionError(f"the connection broke after {size:,} of {total:,} bytes")

@@ -14,7 +14,7 @@ from normmatch.annotations.images import image_files, upright_size
 from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skipped, find_folder, main_reasons
 from normmatch.datasets.types import Dataset, Split
 from normmatch.datasets.warped import grid_points, project, projected_object
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 
 LABELS = {"v_": "viewpoint", "i_": "illumination"}
 FEWEST_INSIDE = 2  # a pair with fewer points is no matching problem
@@ -30,8 +30,6 @@ def load(root: Path, grid: int = 8) -> Dataset:
         root: the folder that the archive was unpacked into, or hpatches-sequences-release itself.
         grid: keypoints a side of the grid on image 1.
     """
-    if grid < 2:
-        raise ConfigError(f"grid is {grid}; expected at least 2 keypoints a side.")
     top = find_folder(Path(root), ("hpatches-sequences-release", ".", "hpatches"), "[vi]_*")
     skipped = Skipped()
     objects: list[Annotation] = []

@@ -2,50 +2,44 @@
 
     <folder>/images.npy      (n, S, S, 3) uint8, a row for each object of the dataset
     <folder>/objects.json    by split: names, keypoints in crop pixels, the row of the image; pairs
-    <folder>/manifest.json   what it was made of; a cache of anything else is noticed and not used
+    <folder>/manifest.json   what it was made of; a cache of anything else is noticed and made anew
 
-It grows in `<folder>.partial`, where `done.jsonl` lists the finished rows, so that an interrupted `prepare` goes on
-where it stopped. It gets its final name when it is complete. Of several processes that want the same cache, as under
-torchrun, one makes it and the others wait for it.
+It grows in `<folder>.partial` and gets its final name when it is complete. Of several processes that want the same
+cache, as under torchrun, one makes it and the others wait for it.
 """
 
 import errno
+import hashlib
+import itertools
 import json
-import operator
 import os
 import shutil
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from normmatch.annotations import Annotation
-from normmatch.checks import check_count
-from normmatch.config import MAX_WORKERS
 from normmatch.datasets.crops import read_crop
 from normmatch.datasets.image_file import ImageFile
-from normmatch.datasets.manifest import (
-    VERSION,
-    all_objects,
-    describe,
-    differences,
-    how_to_prepare,
-    partial_folder,
-    read_manifest,
-    source_names,
-)
 from normmatch.datasets.types import Dataset, PreparedSplit
-from normmatch.datasets.workers import cores, one_at_a_time, run_tasks
 from normmatch.errors import DataError, NormMatchError
 from normmatch.geometry import Box, crop_keypoints, resize_crop
+from normmatch.io import locked
+from normmatch.matching.prefetch import ahead
 from normmatch.outputs import write_text
 from normmatch.progress import show_progress
 
-FILES = ("images.npy", "objects.json", "manifest.json", "done.jsonl")
+VERSION = 3  # of the cache's format
+AHEAD = 64  # crops that are read before they are written
+LOOK_AGAIN = 0.5  # seconds between two looks whether another process is done
 
 
 @dataclass(frozen=True)
@@ -54,37 +48,33 @@ class PrepareReport:
 
     folder: Path
     objects: int  # in the cache now
-    reused: int  # of them, finished by an earlier run
     skipped: tuple[str, ...]
     dropped_pairs: int  # listed pairs that lost an object
-    seconds: float
+    seconds: float  # 0 where it was there already
 
 
-def prepare(
-    dataset: Dataset, folder: Path, size: int, workers: int | None = None, progress: bool = True, strict: bool = False
-) -> PrepareReport:
+def prepare(dataset: Dataset, folder: Path, size: int, progress: bool = True, strict: bool = False) -> PrepareReport:
     """Decode, warp, crop and resize every object of `dataset` to (size, size), into the cache `folder`.
 
     Args:
-        workers: number of processes; None is one a core, 1 stays in this process.
         strict: raise on an image that cannot be used (own data) instead of skipping and counting it (benchmark).
     """
     folder = Path(folder).resolve()
-    if not all_objects(dataset):
+    if not _all_objects(dataset):
         raise DataError(f"The dataset {dataset.name} has no objects to prepare.")
     if not 8 <= size <= 4096:
         raise DataError(f"The size of the prepared images is {size}; expected 8 to 4096 pixels.")
-    workers = check_count(cores() if workers is None else workers, "workers", 1, MAX_WORKERS)
-    manifest = {**describe(dataset), "size": size}
+    wanted = {**_describe(dataset), "size": size}
     try:
-        if earlier := _earlier_report(folder, manifest, strict):
+        if earlier := _earlier_report(folder, wanted, strict):
             return earlier
-        with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"preparing {folder}"):
-            if earlier := _earlier_report(folder, manifest, strict):  # made by the process that was waited for
+        with _one_at_a_time(folder):
+            if earlier := _earlier_report(folder, wanted, strict):  # made by the process that was waited for
                 return earlier
-            report = _build(dataset, folder, manifest, workers, progress, strict)
+            report = _build(dataset, folder, wanted, progress, strict)
     except OSError as error:
-        raise _disk_error(folder, error) from error
+        full = "; make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise DataError(f"The cache {folder} cannot be written: {error.strerror or error}{full}.") from error
     if report.skipped:
         warnings.warn(
             f"{len(report.skipped)} of {report.objects + len(report.skipped)} objects of {dataset.name} were skipped, "
@@ -94,14 +84,12 @@ def prepare(
     return report
 
 
-def load_prepared(folder: Path, expected: Dataset | None = None, size: int | None = None) -> dict[str, PreparedSplit]:
-    """Open a finished cache; with `expected` or `size`, raise a DataError unless it was made of exactly that."""
+def load_prepared(folder: Path) -> dict[str, PreparedSplit]:
+    """Open a finished cache."""
     folder = Path(folder).resolve()
-    manifest = read_manifest(folder)
-    rebuild = f"{how_to_prepare(folder)} again to rebuild it"
-    wanted = {"version": VERSION, **(describe(expected) if expected else {}), **({"size": size} if size else {})}
-    if differing := differences(manifest, wanted):
-        raise DataError(f"The cache {folder} does not fit: {', '.join(differing)}; {rebuild}.")
+    manifest = _read_manifest(folder)
+    if manifest is None or manifest["version"] != VERSION:
+        raise DataError(f"{folder} is no prepared dataset of this version; run `normmatch data prepare`.")
     try:
         images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
         if images.shape != (sum(manifest["objects"].values()), *[manifest["size"]] * 2, 3) or images.dtype != np.uint8:
@@ -110,142 +98,146 @@ def load_prepared(folder: Path, expected: Dataset | None = None, size: int | Non
         return {name: _read_split(folder, split, len(images)) for name, split in splits.items()}
     except Exception as error:  # numpy and json raise whatever they stumble on: EOFError, BadZipFile, TokenError ...
         reason = getattr(error, "strerror", None) or error
-        place = folder.name if "--root" in rebuild else folder  # said once, or the command might be cut out
-        raise DataError(f"The cache {place} is damaged ({reason}); {rebuild}.") from error
+        raise DataError(f"The cache {folder} is damaged ({reason}); run `normmatch data prepare` again.") from error
 
 
-def _earlier_report(folder: Path, manifest: Mapping[str, Any], strict: bool) -> PrepareReport | None:
-    """The report of a whole cache of just this; None where `folder` may be built (anew), an error where it may not."""
+def _all_objects(dataset: Dataset) -> list[Annotation]:
+    """All objects, split after split: their order is the order of the rows."""
+    return [item for split in dataset.splits.values() for item in split.objects]
+
+
+def _source_names(items: Sequence[Annotation]) -> list[str]:
+    """Image names relative to the folder that holds them all, so that a moved dataset keeps its cache."""
+    paths = [item.path.absolute() for item in items]
+    root = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(root).as_posix() for path in paths]
+
+
+def _describe(dataset: Dataset) -> dict[str, Any]:
+    """What a cache is made of: names, counts, and a hash of the annotations and of the images' sizes and times."""
+    items, digest = _all_objects(dataset), hashlib.sha256()
+    files: dict[str, Path] = {}
+    for item, source in zip(items, _source_names(items), strict=True):
+        homography = None if item.homography is None else np.asarray(item.homography, dtype=np.float64).tolist()
+        box = None if item.box is None else [float(edge) for edge in item.box]
+        digest.update(json.dumps([source, item.label, item.names, box, homography]).encode())
+        digest.update(np.asarray(item.keypoints, dtype="<f4").tobytes())
+        files[source] = item.path
+    for split in dataset.splits.values():
+        digest.update(b"any" if split.pairs is None else np.asarray(split.pairs, dtype="<i8").tobytes())
+    for path in files.values():
+        if path.exists():  # or `prepare` will say that it is missing, and the cache is stale once it is there
+            digest.update(f"{path.stat().st_size} {path.stat().st_mtime_ns}".encode())
+    counts = {name: len(split.objects) for name, split in dataset.splits.items()}
+    return {"version": VERSION, "dataset": dataset.name, "objects": counts, "made_of": digest.hexdigest()}
+
+
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a cache; None where there is nothing yet, an error where there is something else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None
-    if not (folder / "manifest.json").is_file():
-        raise DataError(f"{folder} exists and is no prepared dataset; choose another folder.")
-    found = read_manifest(folder)
-    if found["dataset"] != manifest["dataset"]:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        if {"version", "dataset", "objects", "size", "skipped"} <= manifest.keys():
+            return manifest
+    except (OSError, ValueError, AttributeError, RecursionError):
+        pass
+    raise DataError(f"{folder} exists and is no prepared dataset; delete it or choose another folder.")
+
+
+def _earlier_report(folder: Path, wanted: Mapping[str, Any], strict: bool) -> PrepareReport | None:
+    """The report of a whole cache of just this; None where `folder` may be built (anew), an error where it may not."""
+    found = _read_manifest(folder)
+    if found is None:
+        return None
+    if found["dataset"] != wanted["dataset"]:
         raise DataError(f"{folder} holds the cache of {found['dataset']}; choose another folder or delete it.")
+    if any(found.get(key) != value for key, value in wanted.items()):
+        return None
     try:
         count = sum(len(split.objects) for split in load_prepared(folder).values())
-    except DataError:  # damaged, or of an older version
-        return None
-    if differences(found, manifest):
+    except DataError:  # damaged
         return None
     if strict and found["skipped"]:
         raise DataError(found["skipped"][0])
-    return PrepareReport(folder, count, count, tuple(found["skipped"]), found["dropped_pairs"], 0.0)
+    return PrepareReport(folder, count, tuple(found["skipped"]), found["dropped_pairs"], 0.0)
 
 
-def _build(
-    dataset: Dataset, folder: Path, manifest: dict[str, Any], workers: int, progress: bool, strict: bool
-) -> PrepareReport:
-    start = time.monotonic()
-    items = all_objects(dataset)
-    partial = _open_partial(folder, manifest)
-    crops = _read_done(partial)
-    reused = len(crops)
-    skipped = _fill(partial, items, crops, manifest["size"], workers, progress, strict)
-    if not crops:
-        raise DataError(f"No image of {dataset.name} can be used, of {len(items)}; the first: {skipped[0]}")
-    dropped = _finish(partial, folder, dataset, {**manifest, "skipped": skipped}, crops)
-    return PrepareReport(folder, len(crops), reused, tuple(skipped), dropped, time.monotonic() - start)
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold the lock of a cache; wait while another process has it, and say so."""
+    with ExitStack() as held:
+        for attempt in itertools.count():
+            try:
+                held.enter_context(locked(folder.with_name(f".{folder.name}.lock")))
+                break
+            except BlockingIOError:
+                if not attempt:
+                    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+                    console.print(f"Another process is preparing {folder}; waiting until it is done.")
+                time.sleep(LOOK_AGAIN)
+        yield
 
 
-def _open_partial(folder: Path, manifest: dict[str, Any]) -> Path:
-    """The folder to build in: the one an interrupted run left, if it was for the same, or else a fresh one."""
-    partial = partial_folder(folder)
-    images, size = partial / "images.npy", manifest["size"]
-    shape = (sum(manifest["objects"].values()), size, size, 3)
+def _build(dataset: Dataset, folder: Path, manifest: dict[str, Any], progress: bool, strict: bool) -> PrepareReport:
+    start, items = time.monotonic(), _all_objects(dataset)
+    building = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(building, ignore_errors=True)  # of a run that was killed
     try:
-        found = json.loads((partial / "manifest.json").read_bytes())
-        same = not differences(found, manifest) and images.stat().st_size > np.prod(shape)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        same = False
-    partial.mkdir(parents=True, exist_ok=True)
-    if not same:
-        for name in FILES:
-            (partial / name).unlink(missing_ok=True)
-    here = images.stat().st_blocks * 512 if same and hasattr(os.stat_result, "st_blocks") else 0  # the file is sparse
-    need, free = int(np.prod(shape)) - here, shutil.disk_usage(partial).free
-    if need > free:
-        raise DataError(
-            f"The cache {folder} needs {need / 1e9:.2f} GB more and its disk has {free / 1e9:.2f} GB free; "
-            f"make room or choose another folder."
-        )
-    if not same:
-        np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
-        write_text(partial / "manifest.json", json.dumps(manifest))
-    return partial
+        building.mkdir(parents=True)
+        crops, skipped = _write_images(building / "images.npy", items, manifest["size"], progress, strict)
+        if not crops:
+            raise DataError(f"No image of {dataset.name} can be used, of {len(items)}; the first: {skipped[0]}")
+        splits, dropped = _entries(dataset, crops, manifest["size"])
+        write_text(building / "objects.json", json.dumps(splits))
+        write_text(building / "manifest.json", json.dumps({**manifest, "skipped": skipped, "dropped_pairs": dropped}))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return PrepareReport(folder, len(crops), tuple(skipped), dropped, time.monotonic() - start)
 
 
-def _read_done(partial: Path) -> dict[int, Box]:
-    """The crops of the rows that are done; a line that was cut off or damaged is done again."""
+def _write_images(
+    path: Path, items: Sequence[Annotation], size: int, progress: bool, strict: bool
+) -> tuple[dict[int, Box], list[str]]:
+    """Write a row for each object, black where there is none; the crops by row, and a sentence for each that failed."""
     crops: dict[int, Box] = {}
-    path = partial / "done.jsonl"
-    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
-        try:
-            row, x, y, width, height = json.loads(line)
-            crops[operator.index(row)] = (float(x), float(y), float(width), float(height))
-        except (ValueError, TypeError, RecursionError):
-            continue
-    return crops
-
-
-def _fill(
-    partial: Path,
-    items: Sequence[Annotation],
-    crops: dict[int, Box],
-    size: int,
-    workers: int,
-    progress: bool,
-    strict: bool,
-) -> list[str]:
-    """Fill the rows that are missing in `crops`, and `crops` with them; returns a sentence for each that failed."""
-    images = partial / "images.npy"
-    offset = np.load(images, mmap_mode="r").offset  # where the first row begins in the file
-    tasks = {
-        row: (item, images, offset + row * size * size * 3, size) for row, item in enumerate(items) if row not in crops
-    }
-    failed: dict[int, str] = {}
-    results = run_tasks(_prepare_one, tasks, workers)
-    with (partial / "done.jsonl").open("a") as done:
-        for row, result in show_progress(results, len(items), len(crops), progress):
-            if result is None:
-                result = f"The process that read {items[row].image} was killed; the image may be too large or damaged."
-            if isinstance(result, str):
+    skipped: list[str] = []
+    with path.open("wb") as file:  # no memory map: a full disk is an OSError here and would be a bus error there
+        header = {"descr": "|u1", "fortran_order": False, "shape": (len(items), size, size, 3)}
+        np.lib.format.write_array_header_1_0(file, header)
+        results = ahead(partial(_read_one, size=size), items, AHEAD)
+        for row, found in enumerate(show_progress(results, len(items), 0, progress)):
+            if isinstance(found, str):
                 if strict:
-                    raise DataError(result)
-                failed[row] = result
+                    raise DataError(found)
+                skipped.append(found)
+                file.write(bytes(size * size * 3))
             else:
-                crops[row] = result
-                done.write(json.dumps([row, *result]) + "\n")
-                done.flush()
-    return [failed[row] for row in sorted(failed)]
+                crops[row], pixels = found
+                file.write(pixels)
+    return crops, skipped
 
 
-def _prepare_one(item: Annotation, images: Path, position: int, size: int) -> Box | str:
-    """Write the crop to its place in the file; returns the crop, or the sentence that says why it cannot be used."""
+def _read_one(item: Annotation, size: int) -> tuple[Box, bytes] | str:
+    """The crop of an object and its resized pixels, or the sentence that says why it cannot be used."""
     try:
         image, crop = read_crop(item)
-        pixels = resize_crop(image, crop, (size, size)).tobytes()
+        return crop, resize_crop(image, crop, (size, size)).tobytes()
     except NormMatchError as error:
         return str(error)
-    except Exception as error:  # a mistake of ours, but the sentence must name the file
-        raise DataError(f"{item.image} could not be prepared: {error!r}.") from error
-    # A plain write and not the memory map: a full disk is then an OSError here and not a bus error.
-    with images.open("r+b") as file:
-        file.seek(position)
-        file.write(pixels)
-    return crop
 
 
-def _finish(partial: Path, folder: Path, dataset: Dataset, manifest: dict[str, Any], crops: dict[int, Box]) -> int:
-    """Write what belongs to the images, and give the cache its final name; returns the number of dropped pairs."""
-    sources = source_names(all_objects(dataset))
+def _entries(dataset: Dataset, crops: Mapping[int, Box], size: int) -> tuple[dict[str, Any], int]:
+    """What objects.json holds, and the number of dropped pairs."""
+    sources = _source_names(_all_objects(dataset))
     splits, start, dropped = {}, 0, 0
     for name, split in dataset.splits.items():
         kept = [index for index in range(len(split.objects)) if start + index in crops]
-        entries = [
-            _entry(split.objects[index], sources[start + index], start + index, crops[start + index], manifest["size"])
-            for index in kept
+        objects = [
+            _entry(split.objects[i], crops[start + i], size) | {"source": sources[start + i], "row": start + i}
+            for i in kept
         ]
         pairs = None
         if split.pairs is not None:
@@ -255,29 +247,18 @@ def _finish(partial: Path, folder: Path, dataset: Dataset, manifest: dict[str, A
             whole = (pairs >= 0).all(axis=1)  # (P,)
             dropped += int((~whole).sum())
             pairs = pairs[whole].tolist()
-        splits[name] = {"objects": entries, "pairs": pairs}
+        splits[name] = {"objects": objects, "pairs": pairs}
         start += len(split.objects)
-    write_text(partial / "objects.json", json.dumps(splits))
-    write_text(partial / "manifest.json", json.dumps({**manifest, "dropped_pairs": dropped}))
-    stale = folder.with_name(folder.name + ".stale")
-    shutil.rmtree(stale, ignore_errors=True)  # of a run that was killed right here
-    if folder.exists():  # a folder cannot be replaced in one step unless it is empty
-        os.replace(folder, stale)
-    os.replace(partial, folder)
-    (folder / "done.jsonl").unlink()  # only now: killed before, the next run finds all rows done
-    shutil.rmtree(stale, ignore_errors=True)
-    return dropped
+    return splits, dropped
 
 
-def _entry(item: Annotation, source: str, row: int, crop: Box, size: int) -> dict[str, Any]:
-    keypoints = np.asarray(item.keypoints, dtype=np.float32)  # as `describe` takes their hash
+def _entry(item: Annotation, crop: Box, size: int) -> dict[str, Any]:
+    keypoints = np.asarray(item.keypoints, dtype=np.float32)  # as `_describe` takes their hash
     return {
         "label": item.label,
         "names": item.names,
         "keypoints": crop_keypoints(keypoints, crop, (size, size)).tolist(),
-        "source": source,
         "source_size": [round(crop[2]), round(crop[3])],
-        "row": row,
     }
 
 
@@ -297,9 +278,3 @@ def _read_split(folder: Path, split: Mapping[str, Any], rows: int) -> PreparedSp
         raise ValueError("objects.json does not fit images.npy")
     pairs = None if split["pairs"] is None else np.array(split["pairs"], dtype=np.int64).reshape(-1, 2)  # (P, 2)
     return PreparedSplit(images, objects, pairs, sizes)
-
-
-def _disk_error(folder: Path, error: OSError) -> DataError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DataError(f"The disk of {folder} is full; make room and prepare again: it goes on where it stopped.")
-    return DataError(f"The cache {folder} cannot be written: {error.strerror or error}.")

@@ -12,12 +12,16 @@ from normmatch.annotations import Annotation
 from normmatch.annotations.images import image_files, upright_size
 from normmatch.datasets.layout import Skipped, main_reasons
 from normmatch.datasets.types import Dataset, Split
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import DataError
 
 LABEL = "homography"
 FEWEST_INSIDE = 4  # grid points that a warp must keep in the image
 SMALLEST_IMAGE = 16  # pixels a side
-MOST_TRIES = 1000
+MAGNITUDE = (0.25, 0.75)  # of m: a warp moves each corner by up to m times half the width and half the height
+COPIES = 4  # of each image
+GRID = 6  # keypoints a side
+VAL_SHARE = 0.1  # of the images
+SEED = 0
 
 
 def grid_points(size: tuple[int, int], grid: int) -> np.ndarray:
@@ -44,81 +48,50 @@ def projected_object(
     return Annotation(str(image), names, points[inside], label=label, homography=homography)
 
 
-def load(
-    folder: Path,
-    magnitude: tuple[float, float] = (0.25, 0.75),
-    per_image: int = 4,
-    grid: int = 6,
-    val_share: float = 0.1,
-    seed: int = 0,
-) -> Dataset:
-    """Make pairs of each image with its warped copies.
-
-    Args:
-        folder: images, also in folders below.
-        magnitude: range of m; a warp moves each corner by up to m times half the width and half the height.
-        per_image: warped copies of each image.
-        grid: keypoints a side of the grid.
-        val_share: share of the images that becomes the split `val`; 0 makes none.
-        seed: fixes the warps and the split.
-    """
+def load(folder: Path) -> Dataset:
+    """Make pairs of each image, also of folders below, with its warped copies; some images become the split `val`."""
     folder = Path(folder)
-    _check_settings(folder, magnitude, per_image, grid, val_share)
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; expected one with images.")
     skipped = Skipped()
     families = []
     for path in image_files(folder, recursive=True):
         # The seed of an image is its name, so its warps stay when others come or go.
-        rng = np.random.default_rng([seed, zlib.crc32(path.relative_to(folder).as_posix().encode())])
+        rng = np.random.default_rng([SEED, zlib.crc32(path.relative_to(folder).as_posix().encode())])
         size = upright_size(path)
         if size is None:
             skipped.add("images that cannot be read", path)
         elif min(size) < SMALLEST_IMAGE:
             skipped.add("images that are too small", path, expected=True)
         else:
-            families.append(_warped_copies(path, size, magnitude, per_image, grid, rng))
+            families.append(_warped_copies(path, size, rng))
     if not families:
         raise DataError(f"{folder} has no readable image ({main_reasons(skipped)}); expected jpg, png or the like.")
     skipped.warn(f"the image folder {folder}")
-    order = np.random.default_rng(seed).permutation(len(families))
-    held = 0
-    if val_share > 0 and len(families) > 1:
-        held = min(max(1, round(val_share * len(families))), len(families) - 1)
+    order = np.random.default_rng(SEED).permutation(len(families))
+    held = max(1, round(VAL_SHARE * len(families))) if len(families) > 1 else 0
     splits = {"train": _split([families[i] for i in sorted(order[held:])])}
     if held:
         splits["val"] = _split([families[i] for i in sorted(order[:held])])
     return Dataset("synthetic", "nmt", splits, skipped)
 
 
-def _check_settings(folder: Path, magnitude: tuple[float, float], per_image: int, grid: int, val_share: float) -> None:
-    low, high = magnitude
-    if not 0 <= low <= high < 1:
-        raise ConfigError(f"magnitude is {magnitude}; expected two numbers from 0 to less than 1, the smaller first.")
-    if per_image < 1 or grid < 2 or not 0 <= val_share < 1:
-        raise ConfigError(
-            f"per_image is {per_image}, grid {grid} and val_share {val_share}; expected at least 1, at least 2 and a "
-            "share from 0 to less than 1."
-        )
-    if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; expected one with images.")
-
-
-def random_homography(size: tuple[int, int], magnitude: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
+def random_homography(size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     """(3, 3) homography of the image's plane, in pixels with centres at +0.5, that moves its corners at random.
 
-    A range m is drawn from `magnitude`; then corner i goes to c_i + u_i * (width, height) / 2 with u_i uniform in
+    A range m is drawn from MAGNITUDE; then corner i goes to c_i + u_i * (width, height) / 2 with u_i uniform in
     [-m, m]^2. Draws whose corners are no convex quadrilateral in the old order are refused: the others are exactly
     those that keep the image before the camera and do not mirror it (det H > 0).
     """
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])  # of the unit square, clockwise on the screen
-    for _ in range(MOST_TRIES):
-        m = rng.uniform(*magnitude)
+    while True:
+        m = rng.uniform(*MAGNITUDE)
         moved = corners + rng.uniform(-m, m, (4, 2)) / 2
         edges = np.roll(moved, -1, axis=0) - moved  # (4, 2)
         turns = edges[:, 0] * np.roll(edges[:, 1], -1) - edges[:, 1] * np.roll(edges[:, 0], -1)  # (4,)
         if turns.min() > 0.05:  # 1 for a square; near 0 a corner is nearly flat and the map nearly singular
             scale = np.diag([*size, 1.0])
             return scale @ _homography_of(corners, moved) @ np.linalg.inv(scale)
-    raise ConfigError(f"no valid homography of magnitude {magnitude} was found; expected a smaller magnitude.")
 
 
 def _homography_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -130,14 +103,12 @@ def _homography_of(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     return np.append(np.linalg.solve(np.array(rows), target.reshape(8)), 1.0).reshape(3, 3)
 
 
-def _warped_copies(
-    path: Path, size: tuple[int, int], magnitude: tuple[float, float], copies: int, grid: int, rng: np.random.Generator
-) -> list[Annotation]:
+def _warped_copies(path: Path, size: tuple[int, int], rng: np.random.Generator) -> list[Annotation]:
     """The image as it is, then its warped copies."""
-    points = grid_points(size, grid)  # (grid * grid, 2)
+    points = grid_points(size, GRID)  # (GRID * GRID, 2)
     family = [projected_object(path, LABEL, size, points)]
-    while len(family) <= copies:
-        homography = random_homography(size, magnitude, rng)
+    while len(family) <= COPIES:
+        homography = random_homography(size, rng)
         warped = projected_object(path, LABEL, size, project(homography, points), homography)
         if len(warped.names) >= FEWEST_INSIDE:
             family.append(warped)

@@ -1,16 +1,14 @@
 """The paper's ablation table: the same training with one thing changed in each row, beside what that cost the paper.
 
-    OUT/<row>/            the run of each row, as `normmatch train` leaves it, and result.json, its accuracy
+    OUT/<row>/            the run of each row, as `normmatch train` leaves it
     OUT/ablation.json     all rows;  OUT/ablation.md  the table
 
-A command that is stopped goes on where it was when it is given again: rows that are done are read, not trained.
+A command that is stopped goes on where it was when it is given again: rows that are trained are only evaluated.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from normmatch.training.distributed import under_torchrun
 from normmatch.training.run import CONFIG, check_same, read_json, train
 from normmatch.weights import FILE_NAME
 
-RESULT, REPORT, TABLE = "result.json", "ablation.json", "ablation.md"
+REPORT, TABLE = "ablation.json", "ablation.md"
 FULL = "full"
 PAPER_FULL = 88.7  # accuracy of the paper's full model on PascalVOC
 NO_AUGMENT = AugmentConfig(affine=0.0, photometric=0.0, flip=0.0, mixup=0.0, cutmix=0.0, erase=0.0)
@@ -79,9 +77,8 @@ def ablate(
 ) -> list[dict[str, Any]]:
     """Train and evaluate the rows, print the table; returns the rows that are done, the paper's drops beside ours."""
     check(config, rows, vgg16_weights)
-    runs = {name: row_config(config, name, vgg16_weights) for name in rows}
-    files = [config.out / REPORT, config.out / TABLE, *(run.out / RESULT for run in runs.values())]
-    check_outputs({"--out": files}, (config.data.root, vgg16_weights), overwrite)
+    runs = {name: row_config(config, name, vgg16_weights) for name in ROWS if name in rows}
+    check_outputs({"--out": [config.out / REPORT, config.out / TABLE]}, (config.data.root, vgg16_weights), overwrite)
     data = config.data
     measure = EvalConfig(
         root=data.root,
@@ -94,34 +91,26 @@ def ablate(
     for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
         load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
-    done = {}  # with the results of rows that an earlier command with these settings left
-    for name in set(ROWS) - set(rows):
-        with suppress(ConfigError):  # of other settings
-            done[name] = earlier_result(row_config(config, name, vgg16_weights), measure)
+    done: dict[str, Result] = {}
     for name, run in runs.items():
-        done[name] = earlier_result(run, measure) or finish(run, measure, until)
-        if done[name] is None:
+        if not finish(run, until):
             print(f"time is up in the row {name}; the same command goes on from here")
             break
-        write(config, in_order(done))
-    known = in_order(done)
-    if known:
-        print_table(make_table(known))
-    return make_rows(known)
+        ((predictions,),) = predict_all([str(run.out)], data.name, measure)
+        done[name] = {"train": as_json(run), **score(predictions)}
+        write_json(config.out / REPORT, {"rows": make_rows(done), "results": done}, indent=1)
+        write_markdown(config.out / TABLE, [make_table(done)])
+    if done:
+        print_table(make_table(done))
+    return make_rows(done)
 
 
 def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
     """Refuse what cannot be, before the first row is trained."""
-    for name in rows:
-        if name not in ROWS:
-            raise ConfigError(f"there is no row {name!r} in the ablation table; expected {', '.join(ROWS)}")
-    if not rows or len(set(rows)) < len(rows):
-        raise ConfigError(f"the rows are {' '.join(rows) or 'none'}; expected some, each once")
+    if unknown := set(rows) - set(ROWS):
+        raise ConfigError(f"there is no row {min(unknown)!r} in the ablation table; expected {', '.join(ROWS)}")
     if config.devices > 1 or under_torchrun():
         raise ConfigError("the ablation table is trained on one device; start rows on several with normmatch train")
-    ours = {*ROWS, REPORT, TABLE}
-    if config.out.is_dir() and any(path.name not in ours and path.name[0] != "." for path in config.out.iterdir()):
-        raise ConfigError(f"{config.out} holds something else; expected a new folder, or that of an ablation table")
     if config.resume or config.init:
         raise ConfigError(
             "the rows of the ablation table start alike and go on by themselves; leave out --init, --resume"
@@ -138,40 +127,17 @@ def row_config(config: TrainConfig, name: str, vgg16_weights: str) -> TrainConfi
     return changed
 
 
-def earlier_result(run: TrainConfig, measure: EvalConfig) -> Result | None:
-    """The result that a row has already; None if it has none, or was measured otherwise."""
-    if (run.out / CONFIG).is_file():
+def finish(run: TrainConfig, until: float | None) -> bool:
+    """Train a row as far as that is not done; False if time is up before its end."""
+    begun = (run.out / CONFIG).is_file()
+    if begun:
         check_same(run, read_json(run.out / CONFIG))
-    if not (run.out / RESULT).is_file():
-        return None
-    result = read_json(run.out / RESULT)
-    return result if result["asked"] == asked_for(measure) else None
-
-
-def asked_for(measure: EvalConfig) -> dict[str, Any]:
-    """How accuracy was measured, as JSON."""
-    plain = json.loads(json.dumps(asdict(measure), default=str))
-    return {key: value for key, value in plain.items() if key not in ("root", "device", "overwrite")}
-
-
-def finish(run: TrainConfig, measure: EvalConfig, until: float | None) -> Result | None:
-    """Train a row as far as that is not done, and evaluate it; None if time is up before its training has ended."""
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
         data = run.data
         splits = load_splits(data.name, data.root, data.protocol, run.model.image_size, data.needed_splits)
-        train(replace(run, resume=(run.out / CONFIG).is_file(), minutes=left), splits)
-        if not (run.out / FILE_NAME).is_file():
-            return None
-    ((predictions,),) = predict_all([str(run.out)], run.data.name, measure)
-    result = {"asked": asked_for(measure), "train": as_json(run), **score(predictions)}
-    write_json(run.out / RESULT, result, indent=1)
-    return result
-
-
-def in_order(done: Mapping[str, Result | None]) -> dict[str, Result]:
-    """The rows that have a result, in the table's order."""
-    return {name: result for name in ROWS if (result := done.get(name))}
+        train(replace(run, resume=begun, minutes=left), splits)
+    return (run.out / FILE_NAME).is_file()
 
 
 def make_rows(done: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -204,9 +170,3 @@ def make_table(done: Mapping[str, Result]) -> Table:
     note = f"{steps:,} steps of {batch} pairs each; a drop is what a row loses against the full one"
     columns = ("", "accuracy", "drop", *(("the paper's drop",) if beside else ()))
     return Table(f"ablations, accuracy in %: {rules}", columns, rows, [note])
-
-
-def write(config: TrainConfig, done: Mapping[str, Result]) -> None:
-    """Write what is known so far."""
-    write_json(config.out / REPORT, {"rows": make_rows(done), "results": done}, indent=1)
-    write_markdown(config.out / TABLE, [make_table(done)])

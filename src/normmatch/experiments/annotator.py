@@ -60,6 +60,7 @@ class Review:
     shown_hand: int
     certainty: tuple[float, ...]  # of each landmark that was proposed
     wrong: tuple[bool, ...]
+    off: tuple[float, ...]  # of landmarks in the picture, shares of the object; 9 where proposed absent, or not at all
 
 
 def read_tasks(source: Path, classes: Sequence[str], most: int, seed: int) -> Iterator[Task]:
@@ -149,6 +150,7 @@ def _review(
     review = Review(
         task.name, reviewed, len(truth), int((~right).sum()), int(shown.sum()), int((~right & shown).sum()),
         tuple(_certainties(found).round(4).tolist()), tuple((~right[known]).tolist()),
+        tuple(np.nan_to_num(off[shown], nan=9.0).round(4).tolist()),
     )  # fmt: skip
     return review, points
 
@@ -170,10 +172,10 @@ def summary(reviews: Sequence[Review]) -> dict[str, float]:
         least = np.array([min(one.certainty) for one in some])
         bad = np.array([any(one.wrong) for one in some])
         hand, shown_hand = (sum(getattr(one, key) for one in some) for key in ("hand", "shown_hand"))
-        rows.append(
-            (100 * hand / total, 100 * shown_hand / shown, hand / len(some), auc(certainty, wrong), auc(least, bad))
-        )
-    keys = ("hand", "hand, in the picture", "clicks a photograph", "AUC of points", "AUC of photographs")
+        off = np.array([value for one in some for value in one.off])
+        aucs = auc(certainty, wrong), auc(least, bad)
+        rows.append((100 * hand / total, 100 * shown_hand / shown, 100 * (off > 0.05).mean(), hand / len(some), *aucs))
+    keys = ("hand", "in the picture", "beyond 0.05", "clicks a photograph", "AUC of points", "AUC of photographs")
     return dict(zip(keys, np.nanmean(np.array(rows), 0).tolist(), strict=True))
 
 

@@ -1,7 +1,5 @@
 """A first training in a minute or two on two CPU cores: the preset `tiny` learns to match drawn figures."""
 
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,29 +13,27 @@ from normmatch.evaluation.metrics import mean_accuracy
 from normmatch.evaluation.predict import predict, untrained
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.tables import Table, percent, print_table
-from normmatch.outputs import check_outputs, made_by_us
-from normmatch.training.checkpoint import as_json
-from normmatch.training.run import CONFIG, read_json, train
+from normmatch.outputs import check_outputs
+from normmatch.training.run import train
 
 FIGURES = 600  # training figures of each class
 HELD_OUT = 60  # of each class, never seen in training
 PAIRS = 100  # of each class, on which accuracy is measured
-RUN_FILES = re.compile(r"config\.json|log\.jsonl|model\.safetensors|step-\d+\.safetensors|\.lock")
 
 
 def quickstart(out: Path = Path("quickstart"), steps: int = 550, overwrite: bool = False) -> float:
     """Train a tiny network on drawn figures, show how well it matches figures that it has not seen.
 
     Args:
-        out: the folder for the trained network and the picture; an earlier quickstart in it is replaced
+        out: the folder for the trained network and the picture
         steps: length of the training
         overwrite: replace a picture that was not written by this program, too
     """
     config, picture = training_config(out / "run", steps), out / "matches.png"
     viz.check_format(picture)
-    check_outputs({"--out": [picture, config.out / CONFIG]}, overwrite=overwrite)
-    for file in earlier_files(config.out):
-        file.unlink()
+    check_outputs({"--out": picture}, overwrite=overwrite)
+    if config.out.exists():
+        raise ConfigError(f"{config.out} is there already; delete it, or give another --out")
     print(f"drawing {FIGURES} figures each of {', '.join(drawn.LABELS)}")
     size = config.model.image_size
     splits = {
@@ -56,24 +52,6 @@ def quickstart(out: Path = Path("quickstart"), steps: int = 550, overwrite: bool
     print_table(accuracy_table(before, after))
     print(f"the trained network is {config.out / 'model.safetensors'}, a matched pair of new figures {picture}")
     return mean_accuracy(after.accuracy())
-
-
-def earlier_files(folder: Path) -> list[Path]:
-    """What an earlier quickstart has left in its folder; with anything else in it the folder is not touched."""
-    files = [*folder.iterdir()] if folder.is_dir() else []
-    if not files:
-        return []
-    try:
-        saved = read_json(folder / CONFIG)
-        known = as_json(replace(training_config(folder, saved["steps"]), out=saved["out"])) | {
-            "made_by": saved["made_by"]
-        }
-        ours = saved == known and made_by_us(folder / CONFIG)
-    except (OSError, KeyError, TypeError, ValueError):
-        ours = False
-    if not ours or not all(RUN_FILES.fullmatch(file.name) and file.is_file() for file in files):
-        raise ConfigError(f"{folder} is not an earlier quickstart, or holds more than that; give another --out")
-    return files
 
 
 def training_config(out: Path, steps: int) -> TrainConfig:

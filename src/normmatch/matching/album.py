@@ -29,10 +29,11 @@ from normmatch.geometry import Box
 from normmatch.matching.given import Reference, check_box, whole_box
 from normmatch.matching.landmarks import Kind, Landmarks, Located
 from normmatch.matching.locate import choose_pool
-from normmatch.matching.looks import FEW
+from normmatch.matching.looks import FEW, PLAIN
 from normmatch.matching.references import Background, Cells
 from normmatch.matching.shape import Decision
 from normmatch.matching.sight import Encoder, Photograph, Sight
+from normmatch.matching.tuning import Tuned, tune
 
 AHEAD = 12  # photographs, the least sure first, that are looked at closer before they are opened
 CROPS = 2000  # that stay in memory: 3.4 GB, of a thousand photographs without boxes
@@ -92,7 +93,7 @@ class Album:
         looks: Literal[1, 2] = 2,
         learn: bool = True,
     ) -> None:
-        self.learn = learn
+        self.learn, self.tuning = learn, PLAIN  # of the next fit
         self.files = dict(files) if isinstance(files, Mapping) else {str(file): Path(file) for file in files}
         self.boxes, self.looks, self.sight = dict(boxes or {}), looks, Sight(encoder, CROPS, cache)
         self.references: dict[str, Marked] = {}
@@ -148,6 +149,12 @@ class Album:
             return None
         mean = self.sight.see(seen.photograph, seen.crop).features.mean(0)
         return mean / max(float(np.linalg.norm(mean)), 1e-9)
+
+    def tune(self, progress: Callable[[int, int], bool]) -> Tuned | None:
+        """What would be found better with other numbers, by the references; `fit` takes those of `self.tuning`."""
+        with self._first():
+            model = self._fitted(self.references)
+        return tune(model, progress)
 
     @property
     def status(self) -> Status:
@@ -209,7 +216,7 @@ class Album:
     def _fitted(self, references: Mapping[str, Marked]) -> Landmarks:
         """What the references say, with what all photographs have in common."""
         given = [Reference(self._file(name), one.keypoints, one.box) for name, one in references.items()]
-        model = Landmarks(given, self.sight, self.looks)
+        model = Landmarks(given, self.sight, self.looks, tuning=self.tuning)
         for photograph, box in zip(model.photographs, model.boxes["drawn"], strict=True):
             self._count(photograph, False, self.sight.see(photograph, box))
         kinds: dict[Kind, bool] = {"whole": True, "close": False, "drawn": False}

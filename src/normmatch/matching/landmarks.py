@@ -36,7 +36,7 @@ from normmatch.matching.given import (
     size_of,
     whole_box,
 )
-from normmatch.matching.looks import SIDE, FirstLook, SecondLook, fit_first, fit_second
+from normmatch.matching.looks import PLAIN, SIDE, FirstLook, SecondLook, Tuning, fit_first, fit_second
 from normmatch.matching.references import Background, Cells
 from normmatch.matching.shape import Axes, Decision
 from normmatch.matching.sight import SIZE, Photograph, Sight, back, into
@@ -71,6 +71,14 @@ class Glance:
     located: Located
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """How a reference that was left out is found by the others: (n,) of its landmarks that are known."""
+
+    off: np.ndarray  # shares of the object
+    logits: np.ndarray  # of the scores, before they are shifted
+
+
 class Landmarks:
     """What references say of their landmarks, ready to find them.
 
@@ -89,13 +97,14 @@ class Landmarks:
         turned: bool = False,
         mirrored: bool = False,
         flip: Sequence[int] | None = None,
+        tuning: Tuning = PLAIN,
     ) -> None:
         given: Any = looks
         if type(given) is not int or given not in (1, 2):
             raise InputError(f"looks is {shown(looks)}; expected 1 or 2.")
         turned, mirrored = check_flag(turned, "turned"), check_flag(mirrored, "mirrored")
         check_references(references)
-        self.sight, self.looks = sight, looks
+        self.sight, self.looks, self.tuning = sight, looks, tuning
         self.backgrounds: Mapping[Kind, Background] = {}  # of each kind of crop, where many were seen already
         self.turnings, self.sides = TURNINGS if turned else (0,), (False, True)[: 1 + mirrored]
         self.photographs = [Photograph.of(one.image, f"reference {i}") for i, one in enumerate(references)]
@@ -126,26 +135,28 @@ class Landmarks:
 
         The shift s of all logits is what is likeliest, with a prior N(0, 1) that keeps it small where little is known.
         """
-        if len(self.points) < TELLING:
-            return
+        if len(self.points) >= TELLING:
+            found = [self.left_out(number, self.tuning) for number in range(min(len(self.points), LEFT_OUT))]
+            logits, off = (np.concatenate([getattr(one, key) for one in found]) for key in ("logits", "off"))
+            self.shift = likeliest_shift(logits, off <= WITHIN)
+
+    def left_out(self, number: int, tuning: Tuning) -> "LeftOut":
+        """A reference's landmarks as a first look finds them by all other references."""
         kind: Kind = "drawn" if self.drawn else "close"
         boxes, seen = self.boxes[kind], self._seen(kind)
+        rest = [i for i in range(len(boxes)) if i != number]
+        places = np.stack([into(self.points[i], boxes[i]) for i in rest])
         background = self.backgrounds.get(kind) or Background.of(seen)
-        logits, right = [], []
-        for left_out in range(min(len(boxes), LEFT_OUT)):
-            rest = [i for i in range(len(boxes)) if i != left_out]
-            places = np.stack([into(self.points[i], boxes[i]) for i in rest])
-            model = fit_first([seen[i] for i in rest], places, background=background)
-            cells, box = seen[left_out], boxes[left_out]
-            decision = model.read(cells)[1]
-            mean = decision.mean[: model.landmarks]
-            found, size = back(mean, box), size_of(self.points[left_out], box)
-            off = np.linalg.norm(found - self.points[left_out], axis=1)
-            known = np.isfinite(off) & model.filters.known[: model.landmarks]
-            mass, strength = mass_near(decision, cells.grid, found, box, size), strength_of(model, cells, mean)
-            logits.append(logits_of(mass, strength, decision.variance[: len(mass)], SCORE)[known])
-            right.append(off[known] <= WITHIN * size)
-        self.shift = likeliest_shift(np.concatenate(logits), np.concatenate(right))
+        model = fit_first([seen[i] for i in rest], places, background=background, tuning=tuning)
+        cells, box = seen[number], boxes[number]
+        decision = model.read(cells)[1]
+        mean = decision.mean[: model.landmarks]
+        found, size = back(mean, box), size_of(self.points[number], box)
+        off = np.linalg.norm(found - self.points[number], axis=1)
+        known = np.isfinite(off) & model.filters.known[: model.landmarks]
+        mass, strength = mass_near(decision, cells.grid, found, box, size), strength_of(model, cells, mean)
+        logits = logits_of(mass, strength, decision.variance[: len(mass)], SCORE)
+        return LeftOut(off[known] / size, logits[known])
 
     def locate(self, photograph: Photograph, box: Any = None) -> Located:
         """The landmarks in one photograph; without a box the object is searched for in the whole of it."""
@@ -196,7 +207,7 @@ class Landmarks:
             places = np.stack([into(points, box) for points, box in zip(self.points, boxes, strict=True)])
             scale = WIDE if kind == "whole" else 1.0
             pool, background = self._pool.get(kind, ()), self.backgrounds.get(kind)
-            self._first[kind] = fit_first(self._seen(kind), places, pool, scale, background)
+            self._first[kind] = fit_first(self._seen(kind), places, pool, scale, background, self.tuning)
         return self._first[kind]
 
     def _seen(self, kind: Kind) -> list[Cells]:

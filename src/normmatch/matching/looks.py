@@ -8,11 +8,12 @@ import numpy as np
 from scipy.ndimage import map_coordinates
 
 from normmatch.geometry import Box
-from normmatch.matching.references import Background, Cells, Filters, Looks, log_likelihood, solve
+from normmatch.matching.references import RIDGE, TEMPERATURE, Background, Cells, Filters, Looks, log_likelihood, solve
 from normmatch.matching.shape import (
     AGAIN,
     ROUNDS,
     SLACK,
+    TRUST,
     Axes,
     Decision,
     Shape,
@@ -39,6 +40,19 @@ FIRST = 0.5  # weight of what the first look said, beside the second: trilobites
 FINE = 2  # places a cell and side, in a second look
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers of a first look that a folder may want otherwise; `tuning.py` chooses."""
+
+    ridge: float = RIDGE
+    temperature: float = TEMPERATURE
+    trust: float = TRUST
+    slack: float = 1.0  # times SLACK
+
+
+PLAIN = Tuning()
+
+
 @dataclass(frozen=True, eq=False)
 class FirstLook:
     """Reads one crop of an object for all landmarks together."""
@@ -47,13 +61,14 @@ class FirstLook:
     shape: Shape
     landmarks: int
     plain: Filters  # of the references alone, by which scores are calibrated
+    tuning: Tuning = PLAIN
 
     def read(self, cells: Cells, start: Decision | None = None) -> tuple[np.ndarray, Decision]:
         """What the picture says of each landmark and template point, (K', P) log-probabilities; and the decision.
 
         From an earlier decision about the same photograph it takes fewer rounds.
         """
-        logs = log_likelihood(self.filters.answer(cells), self.filters.known)
+        logs = log_likelihood(self.filters.answer(cells), self.filters.known, self.tuning.temperature)
         known = start is not None and len(start.mean) == len(self.shape.mean)
         return logs, decide(logs, cells.axes, self.shape, AGAIN if known else ROUNDS, start if known else None)
 
@@ -64,6 +79,7 @@ def fit_first(
     unlabelled: Sequence[Cells] = (),
     scale: float = 1.0,
     background: Background | None = None,
+    tuning: Tuning = PLAIN,
 ) -> FirstLook:
     """From references' crops and their landmarks' places (R, K, 2), shares of the crop; NaN: not shown.
 
@@ -76,9 +92,9 @@ def fit_first(
     for one, place in zip(cells, places, strict=True):
         looks.add(one, place, GIVEN)
     background = background or Background.of([*cells, *unlabelled])
-    slack = SLACK if few else SLACK / 2
-    plain = solve(looks, background)
-    model = FirstLook(plain, make_shape(places, slack, scale), landmarks, plain)
+    slack = tuning.slack * (SLACK if few else SLACK / 2)
+    plain = solve(looks, background, tuning.ridge)
+    model = FirstLook(plain, make_shape(places, slack, scale, tuning.trust), landmarks, plain, tuning)
     for _ in range(TAUGHT if few and len(unlabelled) > 1 else 0):
         model = _teach(model, looks, places, unlabelled, background, scale)
     return model
@@ -103,8 +119,9 @@ def _teach(
         looks.add(cells, decision.mean, chosen.astype(float))
     means = np.stack([decision.mean for decision in found])  # (U, K', 2)
     spread = np.stack([decision.variance for decision in found]).mean(0)
-    shape = make_shape(np.concatenate([*[places] * int(GIVEN), means]), SLACK, scale, spread=0.3 * spread)
-    return FirstLook(solve(looks, background), shape, model.landmarks, model.plain)
+    tuning, taught = model.tuning, np.concatenate([*[places] * int(GIVEN), means])
+    shape = make_shape(taught, tuning.slack * SLACK, scale, tuning.trust, 0.3 * spread)
+    return FirstLook(solve(looks, background, tuning.ridge), shape, model.landmarks, model.plain, tuning)
 
 
 @dataclass(frozen=True, eq=False)

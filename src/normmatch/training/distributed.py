@@ -24,7 +24,6 @@ from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor
 
 from normmatch.config import TrainConfig
-from normmatch.datasets.workers import cores
 from normmatch.errors import ConfigError, DataError
 from normmatch.model.device import can_compile, find_device
 
@@ -33,6 +32,11 @@ LATE = 1  # a reason to stop; no signal that is handled here has this number
 REASONS = {LATE: "time is up", signal.SIGINT: "interrupted", signal.SIGTERM: "told to stop (SIGTERM)"}
 CHECKED = "NORMMATCH_DATA_CHECKED"  # in the environment of processes whose starter has prepared the dataset
 PATIENCE = timedelta(hours=2)  # how long processes wait for the first one's validation or for a slow disk
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def under_torchrun() -> bool:
