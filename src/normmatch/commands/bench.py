@@ -145,8 +145,8 @@ def peers(
     """Compare with what people would pick instead, and with a guess by position, on the same pairs of photographs.
 
     SIFT, XFeat, ALIKED with LightGlue, the plain backbone's nearest neighbour, and NormMatch answer for test pairs of
-    SPair-71k, points given and points located, and for HPatches. Offline; five pairs a class take about five minutes
-    on two cores. It needs the extra peers.
+    SPair-71k, points given and points located, and for HPatches. Offline, some minutes with five pairs a class. It
+    needs the extra peers.
 
     Args:
         root: the folder that holds SPair-71k, HPatches or both

@@ -14,8 +14,8 @@ from normmatch.evaluation.predictions import Predictions
 
 POSITION, ONE_TO_ONE, CHANCE = "position", "1 to 1", "chance"
 NOTE = (
-    "floors: each point matched with the one nearest to its own place in the crop (position), the same with no point "
-    "used twice (1 to 1), and a blind guess (chance)"
+    "floors: each point matched with the one nearest to its own place in the crop (position); no point used twice, by "
+    "least squares, which another place or size of the whole does not change (1 to 1); a blind guess (chance)"
 )
 
 
