@@ -23,6 +23,7 @@ from normmatch.commands import (
     demo,
     export,
     label,
+    locate,
     match,
     propagate,
     quickstart,
@@ -37,6 +38,7 @@ from normmatch.extras import missing
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
 RENAMED = {  # options as the README of version 0.1 spells them: for one version more
     "--views": "--frozen-copies",
+    "--data.name": "--data.names",
     "--data.no-hold-out": "--data.no-validation-split",
     "--data.hold-out": "--data.validation-split",
 }
@@ -65,6 +67,7 @@ BENCH: Any = Union[  # noqa: UP007
 ]  # fmt: skip
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
+    _command("locate", locate.locate),
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),

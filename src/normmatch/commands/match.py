@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from normmatch.annotations import Annotation
     from normmatch.matching.decoding import Result
-    from normmatch.matching.pair_list import Record
+    from normmatch.matching.run_folder import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
 MUCH = 0.1  # of the points withheld for their score: then it is said
