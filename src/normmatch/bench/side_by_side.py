@@ -92,9 +92,9 @@ def peak_memory() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def installed(package: str) -> float:
-    """MB on disk of a package and all that it needs, beside torch and what torch needs."""
-    names = _closure(package) - _closure("torch") - _closure("numpy")
+def installed(packages: str) -> float:
+    """MB on disk of packages and all that they need, beside torch and what torch needs."""
+    names = set().union(*map(_closure, packages.split())) - _closure("torch") - _closure("numpy")
     files = {Path(file.locate()) for name in names for file in importlib.metadata.files(name) or ()}
     if "normmatch" in names:
         files |= set(Path(__file__).parents[1].rglob("*"))  # where it is installed as a link to its source
