@@ -108,15 +108,6 @@ def test_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    left = [tmp_path / f".a.{int(dead.stdout)}-0.txt", tmp_path / f".a.{os.getppid()}-0.txt", tmp_path / ".a.note.txt"]
-    for path in left:
-        path.touch()
-    write_text(tmp_path / "a.txt", "text")
-    assert sorted(os.listdir(tmp_path)) == sorted(["a.txt", left[1].name, ".a.note.txt"])
-
-
 # ---------------------------------------------------------------------------------------------------------- the checks
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from normmatch.errors import InputError, NormMatchError
+from normmatch.errors import ConfigError, InputError, NormMatchError
 
 FLAGS = ("builtins.bool", "numpy.bool", "numpy.bool_")  # numpy's first name is that of version 2
 
@@ -46,6 +46,15 @@ def check_count(
     if isinstance(value, bool) or not isinstance(value, Integral) or not low <= value <= high:  # type: ignore[operator]
         raise kind(f"{name} is {shown(value)}; expected {what} from {low:,} to {high:,}.")
     return int(value)
+
+
+def check_ranges(settings: Any, prefix: str, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse a setting, or one of a tuple of them, that is not in its range; both ends belong to it."""
+    for name, (low, high) in ranges.items():
+        value = getattr(settings, name)
+        if not all(low <= each <= high for each in (value if isinstance(value, tuple) else (value,))):  # nor is NaN
+            expected = f"at least {low:,g}" if high == math.inf else f"{low:,g} to {high:,g}"
+            raise ConfigError(f"{prefix}{name} is {shown(value)}, expected {expected}")
 
 
 def check_word(value: Any, name: str, words: Sequence[str], kind: type[NormMatchError] = InputError) -> str:

@@ -1,16 +1,20 @@
 """Every setting of NormMatch as frozen dataclasses, and the presets. Field comments become the command line's help."""
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-from normmatch.checks import shown
+from normmatch.checks import check_ranges, shown
 from normmatch.errors import ConfigError
+
+BELOW_1, ABOVE_0 = 1 - 1e-6, 1e-6
 
 # What a network may have, so that a file that asks for more is refused before anything is made.
 LIMITS = {
     "image_size": (1, 4096), "dim": (1, 16_384), "num_layers": (1, 256), "num_heads": (1, 1024), "mlp_ratio": (1, 64),
     "spline_kernel": (2, 64), "sinkhorn_epsilon": (1e-4, 1e4), "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1),
+    "drop_path": (0, BELOW_1),
 }  # fmt: skip
 MAX_PARAMETERS = 1 << 30  # after the backbone
 MAX_NAME = 100  # characters of a backbone
@@ -69,17 +73,13 @@ class ModelConfig:
                 raise ConfigError(
                     f"model.{item.name} is {shown(value)}, expected a {kind.__name__} such as {item.default!r}"
                 )
-        for name, (low, high) in LIMITS.items():
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"model.{name} is {shown(getattr(self, name))}, expected {low:,g} to {high:,g}")
+        check_ranges(self, "model.", LIMITS)
         if self.dim % self.num_heads:
             raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
         if len(self.backbone) > MAX_NAME:  # alike ones are looked for
             raise ConfigError(f"model.backbone is {shown(self.backbone)}, expected the name of a timm model, or vgg16")
         if self.parameters > MAX_PARAMETERS:
             raise ConfigError(f"model has {self.parameters:,} parameters, expected at most {MAX_PARAMETERS:,}")
-        if not 0 <= self.drop_path < 1:
-            raise ConfigError(f"model.drop_path is {shown(self.drop_path)}, expected a probability below 1")
         if self.transformer not in ("normalized", "vanilla"):
             raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
         first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
@@ -164,16 +164,17 @@ class AugmentConfig:
     """largest standard deviation of the noise on keypoints, in pixels of the network's image; each image has its own"""
 
     def __post_init__(self) -> None:
-        for name in ("affine", "photometric", "flip", "mixup", "cutmix", "erase"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected a probability from 0 to 1")
-        for name, largest in (("rotation", 180.0), ("shift", 1.0), ("gain", 1.0), ("noise", 100.0)):
-            if not 0 <= getattr(self, name) <= largest:
-                raise ConfigError(f"augment.{name} is {getattr(self, name)}, expected 0 to {largest:g}")
-        for name, most in (("scale", 10.0), ("mixup_share", 1.0), ("cover_area", 1.0)):
+        chances = dict.fromkeys(("affine", "photometric", "flip", "mixup", "cutmix", "erase"), (0, 1))
+        check_ranges(
+            self, "augment.", chances | {"rotation": (0, 180), "shift": (0, 1), "gain": (0, 1), "noise": (0, 100)}
+        )
+        check_ranges(
+            self, "augment.", {"scale": (ABOVE_0, 10), "mixup_share": (ABOVE_0, 1), "cover_area": (ABOVE_0, 1)}
+        )
+        for name in ("scale", "mixup_share", "cover_area"):
             low, high = getattr(self, name)
-            if not 0 < low <= high <= most:
-                raise ConfigError(f"augment.{name} is {low} to {high}, expected a range above 0 and up to {most:g}")
+            if low > high:
+                raise ConfigError(f"augment.{name} is {low} to {high}, expected the smaller number first")
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,7 @@ class DataConfig:
         return ("train", "val") if self.validation_split else ("train",)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.workers <= MAX_WORKERS:
-            raise ConfigError(f"data.workers is {shown(self.workers)}, expected 0 to {MAX_WORKERS:,}")
+        check_ranges(self, "data.", {"workers": (0, MAX_WORKERS)})
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,7 @@ class LossConfig:
     """weight of InfoNCE after the earlier layers (not the paper's)"""
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise ConfigError(f"loss.temperature is {self.temperature}, expected a positive number")
-        for name in ("names", "layer_match"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"loss.{name} is {getattr(self, name)}, expected a weight of at least 0")
+        check_ranges(self, "loss.", {"temperature": (ABOVE_0, 1e6), "names": (0, 1e6), "layer_match": (0, 1e6)})
 
 
 @dataclass(frozen=True)
@@ -293,28 +289,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         counts = ("steps", "batch_size", "devices", "log_every", "validate_every", "validation_pairs", "save_every")
-        for name in (*counts, "keep"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1")
-        for name in (
-            "lr",
-            "backbone_lr",
-            "weight_decay",
-            "warmup",
-            "clip",
-            "minutes",
-            "seed",
-            "frozen_copies",
-        ):
-            if not getattr(self, name) >= 0:  # NaN is not either
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a number of at least 0")
+        rates = ("lr", "backbone_lr", "weight_decay", "warmup", "clip", "minutes", "seed", "frozen_copies")
+        check_ranges(self, "", dict.fromkeys((*counts, "keep"), (1, math.inf)) | dict.fromkeys(rates, (0, math.inf)))
+        check_ranges(self, "", {"layer_decay": (ABOVE_0, 1), "average": (0, BELOW_1), "betas": (0, BELOW_1)})
         if self.frozen_copies and self.backbone_lr:
             raise ConfigError(
                 f"frozen_copies is {self.frozen_copies}, but that needs a frozen backbone; expected backbone_lr 0"
             )
-        if not 0 < self.layer_decay <= 1:
-            raise ConfigError(f"layer_decay is {self.layer_decay}, expected a number above 0 and up to 1")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average is {self.average}, expected a decay of at least 0 and below 1")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas are {self.betas}, expected two numbers of at least 0 and below 1")

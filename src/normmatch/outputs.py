@@ -58,7 +58,6 @@ def whole_file(path: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied", str(path))
-    _sweep(target)
     # In the same folder, because a move to another disk is a copy; with the same ending, because it tells the format.
     temporary = target.with_name(f".{target.stem[:200]}.{os.getpid()}-{next(NUMBERS)}{target.suffix}")
     try:
@@ -82,26 +81,6 @@ def _open_special(path: Path) -> IO[bytes]:
             sys.stdout.flush()
             return os.fdopen(os.dup(1), "wb")
     return path.open("ab")
-
-
-def _sweep(target: Path) -> None:
-    """Delete what killed processes have left half written of this file."""
-    ours = re.compile(rf"\.{re.escape(target.stem[:200])}\.(\d+)-\d+{re.escape(target.suffix)}")
-    with suppress(OSError):
-        for path in target.parent.iterdir():
-            found = ours.fullmatch(path.name)
-            if found and not _is_alive(int(found[1])):
-                path.unlink(missing_ok=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it belongs to somebody else
-        return True
-    return True
 
 
 @contextmanager

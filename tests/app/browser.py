@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,8 @@ class Page:
         self.browser = webdriver.Chrome(options=options, service=Service(DRIVER))
         self.folder = folder
         self.size(*LAPTOP)
-        self.open(address)
+        if address:
+            self.open(address)
 
     def open(self, address: str) -> None:
         self.browser.get(address)
@@ -53,6 +55,7 @@ class Page:
         """The page on a phone: its size, and a finger in place of a mouse."""
         self.size(*PHONE, phone=True)
         try:
+            time.sleep(0.4)  # the layout, what watches its size, and what that draws
             self.settle()
             yield
         finally:
@@ -90,7 +93,7 @@ class Page:
     def click(self, selector: str) -> None:
         self.one(selector).click()
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 20) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 10) -> Any:
         return WebDriverWait(self.browser, seconds, poll_frequency=0.03).until(lambda _: condition())
 
     def rect(self, selector: str) -> dict[str, float]:
@@ -156,7 +159,7 @@ class Page:
 
     def complaints(self) -> list[str]:
         """What the browser's console complains of, but for refusals, which the page shows itself."""
-        known = ("status of 4", "ERR_CONNECTION_REFUSED", "status of 503", "status of 507")
+        known = ("status of 4", "status of 5", "net::ERR_")
         messages = [entry["message"] for entry in self.browser.get_log("browser")]
         return [message for message in messages if not any(one in message for one in known)]
 

@@ -16,6 +16,7 @@ from normmatch.app.guard import Limits
 from normmatch.app.server import make_app
 from normmatch.app.serving import Listening, Serving, listen
 from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
+from tests.app.browser import Page
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,14 @@ def encoded(width: int, height: int, color: str = "teal", kind: str = "PNG") -> 
 @pytest.fixture(scope="session")
 def picture() -> bytes:
     return encoded(320, 240)
+
+
+@pytest.fixture(scope="module")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A browser that the tests of a module share, with no page yet."""
+    page = Page("", tmp_path_factory.mktemp("browser"))
+    yield page
+    page.browser.quit()
 
 
 class Stub:

@@ -68,8 +68,8 @@ def test_without_a_compiler_training_goes_on(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ("--steps 0", "steps is 0, expected a whole number of at least 1"),
-        ("--lr nan", "lr is nan, expected a number of at least 0"),
+        ("--steps 0", "steps is 0, expected at least 1"),
+        ("--lr nan", "lr is nan, expected at least 0"),
         ("--frozen-copies 1", "frozen_copies is 1, but that needs a frozen backbone; expected backbone_lr 0"),
         ("--data.workers -1", "data.workers is -1, expected 0 to 1,000"),
         ("--model.dim 7", "dim"),

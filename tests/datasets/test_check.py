@@ -13,7 +13,7 @@ from rich.console import Console
 
 from normmatch.annotations import Annotation
 from normmatch.datasets import drawn
-from normmatch.datasets.check import contact_sheet, print_summary, summarize
+from normmatch.datasets.check import contact_sheet, count_classes, print_summary
 from normmatch.datasets.types import Dataset, Split
 from tests.command_line import run
 
@@ -35,22 +35,20 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def test_counts(dataset: Dataset) -> None:
-    summary = summarize(dataset)
-    rows = {(row.split, row.label): row for row in summary.counts}
+    rows = {(row.split, row.label): row for name, split in dataset.splits.items() for row in count_classes(name, split)}
     assert list(rows) == [("train", "bird"), ("train", "cat"), ("test", "bird"), ("test", "cat")]
     cats = rows["train", "cat"]
     assert (cats.objects, cats.images, cats.keypoints, cats.names) == (4, 4, 10, 4)
     assert cats.pairs == 3  # 0-1, 0-3, 1-3 share two names; 2 shares one
     assert rows["train", "bird"].pairs == 0
     assert (rows["test", "bird"].pairs, rows["test", "cat"].pairs) == (0, 2)  # as listed
-    assert summarize(dataset, fewest_shared=3).counts[1].pairs == 1
-    assert summary.missing == ()
+    assert count_classes("train", dataset.splits["train"], fewest_shared=3)[1].pairs == 1
 
 
 def test_summary_names_what_is_missing(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "2.png").unlink()
     console = Console(file=io.StringIO(), width=100)
-    print_summary(summarize(dataset), console)
+    print_summary(dataset, console=console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for part in ("pets (nmt), train", "pets (nmt), test", "cat", "bird", "7 x xml without bounds", "1 image files"):
         assert part in text
@@ -60,7 +58,7 @@ def test_summary_names_what_is_missing(dataset: Dataset, tmp_path: Path) -> None
 def test_summary_of_a_whole_dataset(dataset: Dataset) -> None:
     dataset.skipped.clear()
     console = Console(file=io.StringIO(), width=100)
-    print_summary(summarize(dataset), console)
+    print_summary(dataset, console=console)
     assert "nothing is missing, nothing was left out" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -73,7 +71,7 @@ def test_real_ducks(tmp_path: Path, shared_datasets: Path) -> None:
         for path in sorted(tmp_path.rglob("*.mat"))
     )
     dataset = Dataset("willow", "nmt", {"train": Split(ducks)})
-    row = summarize(dataset).counts[0]
+    (row,) = count_classes("train", dataset.splits["train"])
     assert (row.objects, row.images, row.keypoints, row.names, row.pairs) == (12, 12, 120, 10, 66)
     contact_sheet(dataset, tmp_path / "sheet.png", columns=4, rows=3)
     width, height = Image.open(tmp_path / "sheet.png").size

@@ -1,6 +1,5 @@
 """The drawn figures: reproducible, disjoint splits, keypoints where the parts are, left on the figure's own left."""
 
-import os
 import time
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def test_size_scales_image_and_keypoints_together(label: str) -> None:
     assert np.abs(reduced - small).mean() < 12  # edges of lines and dots only
 
 
-@pytest.mark.parametrize("label", ["person", "horse", "beetle", "bird"])
+@pytest.mark.parametrize("label", drawn.LABELS)
 @pytest.mark.usefixtures("plain")
 def test_eyes_are_drawn_at_their_keypoints(label: str) -> None:
     """The pupil is the darkest, the ring around it white: a shift of two pixels would leave it."""
@@ -98,22 +97,6 @@ def test_left_is_the_figures_own_left() -> None:
     assert views == {True, False}
 
 
-@pytest.mark.parametrize(("label", "ahead", "behind"), [("horse", "nose", "tail_tip"), ("bird", "beak", "tail_tip")])
-def test_the_near_side_is_left_where_the_animal_faces_left(label: str, ahead: str, behind: str) -> None:
-    rng, views = np.random.default_rng(0), set()
-    for _ in range(20):
-        figure = sketch(label, rng)
-        faces_left = figure.keypoints[ahead][0] < figure.keypoints[behind][0]
-        assert ("left_eye" in figure.keypoints) == faces_left
-        assert ("right_eye" in figure.keypoints) != faces_left
-        views.add(faces_left)
-        near, far = ("left", "right") if faces_left else ("right", "left")
-        foot = "front_foot" if label == "horse" else "wing_tip"
-        order = {part.points[-1]: index for index, part in enumerate(figure.parts)}  # far parts are drawn first
-        assert order[figure.keypoints[f"{far}_{foot}"]] < order[figure.keypoints[f"{near}_{foot}"]]
-    assert views == {True, False}
-
-
 @pytest.mark.parametrize("label", drawn.LABELS)
 def test_keypoints_of_a_figure_never_fall_together(label: str) -> None:
     rng = np.random.default_rng(1)
@@ -147,7 +130,7 @@ def test_covered_keypoints_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_occluder_that_would_hide_the_figure_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawn, "OCCLUSION", 1.0)
     monkeypatch.setattr(drawn, "COVER", (0.5, 0.6))
-    assert all(len(drawn.draw_figure(seed, "horse", 32)[1]) >= drawn.MIN_VISIBLE for seed in range(10))
+    assert all(len(drawn.draw_figure(seed, "person", 32)[1]) >= drawn.MIN_VISIBLE for seed in range(10))
 
 
 def test_the_background_tells_nothing_of_class_or_view() -> None:
@@ -177,7 +160,7 @@ def test_write_is_read_by_the_folder_loader(tmp_path: Path) -> None:
     drawn.write(root, 16, 48, 1)
     dataset = open_dataset("synthetic", root)
     assert dataset.name == "synthetic"
-    assert {name: len(split.objects) for name, split in dataset.splits.items()} == {"train": 64, "val": 16}
+    assert {name: len(split.objects) for name, split in dataset.splits.items()} == {"train": 32, "val": 8}
     for split in ("train", "val"):
         made = drawn.make(16 if split == "train" else 4, 48, 1, split)
         for read, item, image in zip(dataset.splits[split].objects, made.objects, made.images, strict=True):
@@ -193,24 +176,7 @@ def test_write_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Image.Image, "save", full_disk)
     with pytest.raises(DataError, match="No space left"):
         drawn.write(tmp_path / "figures", 2, 32, 0)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_write_keeps_an_empty_folder_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a mount point wants it: the folder is not removed, and nothing is moved into it from outside."""
-    root = tmp_path / "figures"
-    root.mkdir()
-    before, replace = root.stat().st_ino, os.replace
-
-    def within(source: Path, target: Path) -> None:
-        assert Path(source).is_relative_to(root)
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", within)
-    drawn.write(root, 2, 32, 0)
-    assert root.stat().st_ino == before
-    assert sorted(path.name for path in root.iterdir()) == ["annotations.csv", drawn.MARKER, "images"]
-    assert list(tmp_path.iterdir()) == [root]
+    assert not list((tmp_path / "figures").iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_drawing(
@@ -220,7 +186,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_drawing(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    monkeypatch.setattr(drawn, "write_figures", lambda *_: pytest.fail("nothing must be drawn"))
+    monkeypatch.setattr(drawn, "draw_split", lambda *_: pytest.fail("nothing must be drawn"))
     for root in (tmp_path, tmp_path / "new"):
         with pytest.raises(DataError, match="cannot be written to .*: Permission denied"):
             drawn.write(root, 2, 32, 0)
@@ -260,4 +226,4 @@ def test_drawing_is_fast() -> None:
     """A few milliseconds a figure; the bound is loose for busy machines."""
     start = time.process_time()
     drawn.make(10, 96, 0)
-    assert (time.process_time() - start) / 40 < 0.05
+    assert (time.process_time() - start) / 20 < 0.05

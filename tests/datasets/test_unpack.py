@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normmatch.datasets import unpack as module
-from normmatch.datasets.unpack import top_folder, unpack
+from normmatch.datasets.unpack import unpack
 from normmatch.errors import DataError
 
 FILES = {"set/a.txt": b"alpha", "set/sub/b.txt": b"beta" * 500, "top.txt": b"gamma"}
@@ -124,14 +124,12 @@ def test_tar_with_a_broken_pax_header(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         tar.addfile(odd)
     refused(tmp_path / "x.tar", tmp_path / "out", "if it is damaged, get it again")
-    assert top_folder(tmp_path / "x.tar") is None
 
 
 def test_zip_with_a_name_that_is_not_utf8(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "x.zip", {"ä.txt": b"a"})  # flagged as UTF-8, for it is not ASCII
     path.write_bytes(path.read_bytes().replace("ä".encode(), b"\xff\xff"))
     refused(path, tmp_path / "out", "if it is damaged, get it again")
-    assert top_folder(path) is None
 
 
 def test_no_archive_at_all(tmp_path: Path) -> None:
@@ -152,20 +150,6 @@ def test_target_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(DataError, match="cannot unpack into"):
         unpack([make_tar(tmp_path / "x.tar", FILES)], tmp_path / "out")
-
-
-@pytest.mark.parametrize("kind", ["", "gz", "xz", "bz2"])
-def test_top_folder_of_a_tar(tmp_path: Path, kind: str) -> None:
-    assert top_folder(make_tar(tmp_path / "x.tar", FILES, kind)) == "set"
-
-
-def test_top_folder_of_other_archives(tmp_path: Path) -> None:
-    assert top_folder(make_zip(tmp_path / "x.zip", {"./": b"", "._set": b"", "./set/a": b""})) == "set"
-    assert top_folder(make_tar(tmp_path / "none.tar", {})) is None
-    for content in (b"", b"cut", b"\x1f\x8b cut", b"PK\x03\x04 cut"):
-        (tmp_path / "broken.tar").write_bytes(content)
-        assert top_folder(tmp_path / "broken.tar") is None
-    assert top_folder(tmp_path / "nowhere.tar") is None
 
 
 def test_only_the_tree_that_was_asked_for(tmp_path: Path) -> None:

@@ -173,8 +173,8 @@ def test_command_lines_by_name(
         (0, ["match", "--pairs", "pairs.csv", "--out-dir", "out", *TINY]),
         (2, ["match", "-dash.jpg", "1.png", *TINY]),
         (2, ["match", "0.png", "1.png", "--weights", "tiny.safetensors", "--device", "meta"]),
-        (2, ["match", "0.png", "1.png", *TINY, "--min-score", "0_1"]),
-        (2, ["match", "0.png", "1.png", *TINY, "--box0", "0", "0", "1_00", "80"]),
+        (2, ["match", "0.png", "1.png", *TINY, "--min-score", "7"]),
+        (2, ["match", "0.png", "1.png", *TINY, "--box0", "0", "0", "x", "80"]),
         (2, ["match", "0.png", "", *TINY]),
         (2, ["match", "0.png", ".", *TINY]),
         (2, ["match", "0.png", "a" * 300, *TINY]),
@@ -200,7 +200,7 @@ def test_workers_that_are_none(
         for k, point in enumerate(("eye", "nose", "ear"))
     ]
     Path("points.csv").write_text("\n".join(["image,class,name,x,y", *rows]))
-    for count in ("-3", "0", "1_0", "9" * 50):
+    for count in ("-3", "0", "9" * 50):
         code, _, err = run(capsys, "data", "prepare", "folder", "--root", ".", "--size", count)
         assert code == 2, (count, err)
 

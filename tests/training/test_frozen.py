@@ -25,7 +25,7 @@ STILL = AugmentConfig(affine=0, photometric=0, mixup=0)  # a copy is the image i
 
 @pytest.fixture(scope="module")
 def split() -> PreparedSplit:
-    return drawn.make(6, SIZE, seed=0, split="train")  # 24 objects: two parts
+    return drawn.make(12, SIZE, seed=0, split="train")  # 24 objects: two parts
 
 
 @pytest.fixture

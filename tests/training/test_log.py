@@ -96,6 +96,6 @@ def test_curves_and_pictures(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]
     assert {"accuracy", "pairs_per_second", "validation/val_accuracy"} <= set(events.Tags()["scalars"])
     assert set(events.Tags()["images"]) == {f"validation pairs/{label}" for label in drawn.LABELS}
-    picture = events.Images("validation pairs/bird")
+    picture = events.Images("validation pairs/beetle")
     assert [image.step for image in picture] == [2, 4]
     assert picture[0].width > picture[0].height > 100

@@ -44,7 +44,6 @@ def download(
 def prepare(
     name: Positional[DatasetName],
     root: Path,
-    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     size: int | None = None,
 ) -> None:
@@ -55,14 +54,12 @@ def prepare(
     Args:
         name: the dataset
         root: the folder that it lies in
-        archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         size: side of the square images in pixels; the protocol's if not given
     """
     from normmatch.datasets import prepared
     from normmatch.datasets.catalog import open_dataset, prepared_folder
 
-    _unpack_first(name, root, archives)
     dataset = open_dataset(name, root, protocol)
     size = get_protocol(protocol).size if size is None else size
     folder = prepared_folder(name, root, protocol, size)
@@ -73,7 +70,6 @@ def prepare(
 def check(
     name: Positional[DatasetName],
     root: Path,
-    archives: Path | None = None,
     protocol: ProtocolName = "nmt",
     out: Path | None = None,
     overwrite: bool = False,
@@ -83,27 +79,17 @@ def check(
     Args:
         name: the dataset
         root: the folder that it lies in
-        archives: unpack the dataset from the archives in this folder first
         protocol: the rules to read the annotations by
         out: the PNG to draw; NAME-check.png in the current folder if not given
         overwrite: replace a picture that NormMatch did not write, too
     """
     from normmatch.datasets.catalog import open_dataset
-    from normmatch.datasets.check import contact_sheet, print_summary, summarize
+    from normmatch.datasets.check import contact_sheet, print_summary
     from normmatch.outputs import check_outputs
 
     out = out or Path(f"{name}-check.png")
-    check_outputs({"--out": out}, (root, archives), overwrite)
-    _unpack_first(name, root, archives)
+    check_outputs({"--out": out}, (root,), overwrite)
     dataset = open_dataset(name, root, protocol)
-    summary = summarize(dataset, get_protocol(protocol).fewest_shared)
     contact_sheet(dataset, out)
-    print_summary(summary)
+    print_summary(dataset, get_protocol(protocol).fewest_shared)
     print(f"the contact sheet is {out}")
-
-
-def _unpack_first(name: DatasetName, root: Path, archives: Path | None) -> None:
-    if archives is not None:
-        from normmatch.datasets.download import install
-
-        install(name, root, archives)

@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import time
-import warnings
-from collections.abc import Collection
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -17,7 +15,7 @@ from rich.console import Console
 from rich.progress import wrap_file
 
 from normmatch import __version__
-from normmatch.datasets.unpack import is_archive, top_folder, unpack
+from normmatch.datasets.unpack import is_archive, unpack
 from normmatch.errors import DataError
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -69,8 +67,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     ),
 }
 
-# All that lies at the top of a dataset's archives, as its reader looks for it; nothing else is unpacked. Archives of
-# any other name than the official one serve as well, if the first of these is what they unpack to.
+# All that lies at the top of a dataset's archives, as its reader looks for it; nothing else is unpacked.
 TREES = {
     "pascal-voc": ("TrainVal", "VOCdevkit", "VOC2011", "PascalVOC", "annotations"),
     "spair-71k": ("SPair-71k",),
@@ -99,22 +96,17 @@ def install(name: str, root: Path, archives: Path | None = None) -> list[Path]:
 
 
 def find(name: str, folder: Path) -> list[Path]:
-    """The files of the dataset `name` in a folder of the user's.
-
-    They are known by their official names. In place of archives that are not there, all other archives serve that
-    unpack to the dataset's folder; whether these are enough is seen when the dataset is read.
-    """
-    sources = SOURCES[name]
+    """The files of the dataset `name` in a folder of the user's, by their official names."""
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: expected the folder that holds {sources[0].names[0]}.")
-    there = {source: path for source in sources if (path := _there(source, folder))}
-    missing = [source for source in sources if source not in there]
-    others = _others(name, folder, there.values()) if missing else []
-    for source in missing:
-        if not is_archive(Path(source.names[0])) or not others:
+        raise DataError(f"{folder} is not a folder: expected the folder that holds {SOURCES[name][0].names[0]}.")
+    files = []
+    for source in SOURCES[name]:
+        path = _there(source, folder)
+        if path is None:
             wanted = " or ".join(dict.fromkeys(source.names))
             raise DataError(f"There is no {wanted} in {folder}: get it from {source.urls[0]} and put it there.")
-    return [*there.values(), *others]
+        files.append(path)
+    return files
 
 
 def _there(source: Source, folder: Path) -> Path | None:
@@ -123,20 +115,6 @@ def _there(source: Source, folder: Path) -> Path | None:
     if path and source.digest and (actual := _digest(path, source.digest)) != source.digest:
         raise DataError(f"{path} has the checksum {actual}, expected {source.digest}: delete it and get it again.")
     return path
-
-
-def _others(name: str, folder: Path, known: Collection[Path]) -> list[Path]:
-    """The archives of the folder, less the known ones, that unpack to the dataset's folder."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        if not is_archive(path) or path in known:
-            continue
-        top = top_folder(path)
-        if top is None:
-            warnings.warn(f"{path} is passed over: it is empty, damaged or no archive.", stacklevel=2)
-        elif top == TREES[name][0]:
-            found.append(path)
-    return found
 
 
 def fetch(source: Source, folder: Path) -> Path:

@@ -1,10 +1,9 @@
 """A dataset made by code: figures drawn in any number, for tests, a first training and the demo.
 
-Every figure is a function of (seed, label, size) alone. Pose, place, scale, rotation, colour, texture, background and
-occluder are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
+Every figure is a function of (seed, label, size) alone. Pose, place, scale, rotation, colour, background and occluder
+are drawn at random; the background is drawn the same way for every class and view, so it tells nothing.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,7 +61,9 @@ def draw_figure(seed: int, label: str, size: int) -> tuple[np.ndarray, tuple[str
     keypoints = to_canvas(transform, tuple(figure.keypoints.values()))  # (K, 2)
 
     image = background(canvas, scene)
-    paint(image, figure, transform, texture(canvas, pose))
+    draw, scale = ImageDraw.Draw(image), float(np.hypot(*transform[:, 0]))
+    for part in figure.parts:  # from back to front
+        draw_part(draw, to_canvas(transform, part.points), part, scale)
     visible = occlude(image, keypoints, cover)  # (K,)
     small = np.asarray(image.reduce(SUPERSAMPLE), dtype=np.float32)  # (S, S, 3)
     noisy = small + GRAIN * scene.standard_normal(small.shape, dtype=np.float32)
@@ -84,30 +85,16 @@ def write(root: Path, count_per_class: int, size: int, seed: int) -> None:
     """
     root = Path(root).resolve()
     try:
-        partial = partial_folder(root)
+        if root.exists() and (held := next(root.iterdir(), None)):
+            raise DataError(f"{root} holds {held.name}; expected a new or empty folder for the synthetic figures.")
         try:
-            write_figures(partial, count_per_class, size, seed)
-            if partial.parent == root:
-                for name in ("images", "annotations.csv", MARKER):  # the marker last: with it, the folder is whole
-                    os.replace(partial / name, root / name)
-            else:
-                os.replace(partial, root)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            write_figures(root, count_per_class, size, seed)
+        except BaseException:
+            shutil.rmtree(root / "images", ignore_errors=True)
+            (root / "annotations.csv").unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise DataError(f"The synthetic figures cannot be written to {root}: {error.strerror}.") from error
-
-
-def partial_folder(root: Path) -> Path:
-    """Make the folder to draw into: inside an empty `root`, which stays (it may be a mount point), else beside it."""
-    exists = root.exists()
-    held = next(root.iterdir(), None) if root.is_dir() else None
-    if held or (exists and not root.is_dir()):
-        holds = f" and holds {held.name}" if held else ""
-        raise DataError(f"{root} exists already{holds}; expected a new or empty folder for the synthetic figures.")
-    partial = (root if exists else root.parent) / f".{root.name}.partial-{os.getpid()}"
-    partial.mkdir(parents=True)
-    return partial
 
 
 def is_drawn(root: Path) -> bool:
@@ -116,7 +103,7 @@ def is_drawn(root: Path) -> bool:
 
 
 def write_figures(root: Path, count_per_class: int, size: int, seed: int) -> None:
-    """Write the images of both splits and their CSV, one figure at a time, and the marker."""
+    """Write the images of both splits and their CSV, one figure at a time; at last the marker: the folder is whole."""
     counts: dict[SplitName, int] = {"train": count_per_class, "val": max(2, count_per_class // 4)}
     items = []
     for split, count in counts.items():
@@ -185,50 +172,16 @@ def outline(canvas: int, radius: float, rng: np.random.Generator, center: np.nda
     return list(zip(middle[0] + stretch * radius * np.cos(t), middle[1] + radius / stretch * np.sin(t), strict=True))
 
 
-def texture(canvas: int, rng: np.random.Generator) -> np.ndarray:
-    """What the coat's colour is multiplied with (canvas, canvas): stripes, dots, a gradient or nothing."""
-    kind = rng.choice(("stripes", "dots", "gradient", "plain"))
-    angle, period, dip = rng.uniform(0, np.pi), rng.uniform(0.05, 0.09) * canvas, np.float32(rng.uniform(0.25, 0.45))
-    along = np.arange(canvas, dtype=np.float32)
-    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
-    u = c * along[None, :] + s * along[:, None]  # (canvas, canvas)
-    v = c * along[:, None] - s * along[None, :]  # (canvas, canvas)
-    wave = 2 * np.pi / period
-    if kind == "stripes":
-        return 1 - dip * (np.sin(wave * u) > 0.2)
-    if kind == "dots":
-        return 1 - dip * (np.sin(wave * u) * np.sin(wave * v) > 0.3)
-    if kind == "gradient":
-        return 1 - dip * (u - u.min()) / (u.max() - u.min())
-    return np.ones_like(u)
-
-
-def paint(image: Image.Image, figure: Sketch, transform: np.ndarray, coat: np.ndarray) -> None:
-    """Draw the parts from back to front, then multiply the coat's texture into what is still seen of it."""
-    mask = Image.new("L", image.size)
-    draw, draw_mask = ImageDraw.Draw(image), ImageDraw.Draw(mask)
-    scale = float(np.hypot(*transform[:, 0]))
-    for part in figure.parts:
-        xy = to_canvas(transform, part.points)
-        draw_part(draw, xy, part, scale, part.color, INK)
-        covered = 255 if part.textured else 0
-        draw_part(draw_mask, xy, part, scale, covered, 0)
-    dark = Image.fromarray((np.asarray(image) * coat[..., None]).astype(np.uint8))
-    image.paste(dark, mask=mask)
-
-
-def draw_part(
-    draw: ImageDraw.ImageDraw, xy: np.ndarray, part: Part, scale: float, fill: Color | int, ink: Color | int
-) -> None:
+def draw_part(draw: ImageDraw.ImageDraw, xy: np.ndarray, part: Part, scale: float) -> None:
     """One part with its outline: a polygon, or a chain of discs joined by straight sides."""
     line = OUTLINE * scale
     if not part.radii:
         corners = [tuple(point) for point in xy.tolist()]
-        draw.polygon(corners, fill=fill)
-        draw.line([*corners, corners[0], corners[1]], fill=ink, width=max(1, round(line)), joint="curve")
+        draw.polygon(corners, fill=part.color)
+        draw.line([*corners, corners[0], corners[1]], fill=INK, width=max(1, round(line)), joint="curve")
         return
     radii = scale * np.array(part.radii)
-    for color, grow in ((ink, line / 2), (fill, -line / 2)):
+    for color, grow in ((INK, line / 2), (part.color, -line / 2)):
         for (x, y), r in zip(xy, radii + grow, strict=True):
             draw.ellipse((x - r, y - r, x + r, y + r), fill=color)
         for a, b, ra, rb in zip(xy[:-1], xy[1:], radii[:-1] + grow, radii[1:] + grow, strict=True):

@@ -2,13 +2,13 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from normmatch.errors import DataError
 
-MOST_EXAMPLES = 3  # files that are kept for each reason
 MOST_REASONS = 3  # reasons that an error lists
+UNUSABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)  # what broken files raise
 
 # Here the centre of an image's first pixel is at 0.5. Where a dataset puts integers at the centres instead, add these.
 MATLAB_TO_OURS = -0.5  # the first pixel is 1
@@ -26,52 +26,31 @@ def find_folder(root: Path, candidates: Iterable[str], holds: str) -> Path:
     raise DataError(f"There is no {holds} in {root}; expected the folder that the dataset was unpacked into.")
 
 
-class Skip(Exception):
-    """Something is left out: the reason, the file, and whether the benchmark's own rules want it so."""
-
-    def __init__(self, reason: str, file: Path | str, expected: bool = False) -> None:
-        super().__init__(reason)
-        self.reason, self.file, self.expected = reason, file, expected
-
-
 class Skipped(Counter[str]):
     """How much was left out, by reason. A reason that the benchmark's rules do not expect is damage."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        super().__init__(counts or {})
-        self.examples: dict[str, list[str]] = {}  # by reason: the first files, with the folder they are in
-        self.damage: set[str] = set()  # reasons
+    def __init__(self) -> None:
+        super().__init__()
+        self.damage: dict[str, str] = {}  # by reason: the first file, with the folder it is in
 
     def add(self, reason: str, file: Path | str, expected: bool = False, times: int = 1) -> None:
         """Count one thing, or `times`, of a file or of a named entry."""
         self[reason] += times
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < MOST_EXAMPLES:
-            examples.append("/".join(file.parts[-2:]) if isinstance(file, Path) else file)
         if not expected:
-            self.damage.add(reason)
+            self.damage.setdefault(reason, "/".join(file.parts[-2:]) if isinstance(file, Path) else file)
 
-    def add_skip(self, skip: Skip) -> None:
-        """Count what was raised."""
-        self.add(skip.reason, skip.file, skip.expected)
+    def listed(self, counts: Iterable[tuple[str, int]]) -> str:
+        """`3 images without their .mat (first: Duck/060_0000.png); ...`; files are named for damage only."""
+        first = {reason: f" (first: {file})" for reason, file in self.damage.items()}
+        return "; ".join(f"{count:,} {reason}{first.get(reason, '')}" for reason, count in counts)
 
     def warn(self, dataset: str) -> None:
         """One warning that counts what is damaged, if anything is, and names the first file of each kind."""
-        damage = [(reason, count) for reason, count in self.most_common() if reason in self.damage]
-        if damage:
-            warnings.warn(f"{dataset} is not whole, left out: {_listed(self, damage)}.", stacklevel=3)
+        if self.damage:
+            counts = [(reason, count) for reason, count in self.most_common() if reason in self.damage]
+            warnings.warn(f"{dataset} is not whole, left out: {self.listed(counts)}.", stacklevel=3)
 
 
-def main_reasons(skipped: Counter[str]) -> str:
+def main_reasons(skipped: Skipped) -> str:
     """The few most frequent reasons, for the error that nothing is left."""
-    return _listed(skipped, skipped.most_common(MOST_REASONS)) or "nothing was found"
-
-
-def _listed(skipped: Counter[str], counts: Iterable[tuple[str, int]]) -> str:
-    """`3 images without their .mat (first: Duck/060_0000.png); ...`; files are named for damage only."""
-    parts = []
-    for reason, count in counts:
-        parts.append(f"{count:,} {reason}")
-        if isinstance(skipped, Skipped) and reason in skipped.damage:
-            parts[-1] += f" (first: {skipped.examples[reason][0]})"
-    return "; ".join(parts)
+    return skipped.listed(skipped.most_common(MOST_REASONS)) or "nothing was found"

@@ -12,14 +12,14 @@ of PairAnnotation are never opened.
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from normmatch.annotations import Annotation
-from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skip, Skipped, find_folder, main_reasons
+from normmatch.datasets.layout import UNUSABLE, ZERO_BASED_TO_OURS, Skipped, find_folder, main_reasons
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import Dataset, Split
 from normmatch.errors import DataError
@@ -63,76 +63,45 @@ def _pair_names(top: Path, folder: str) -> list[str]:
     return sorted(path.stem for path in (top / "PairAnnotation" / folder).glob("*.json"))
 
 
-def _read_split(names: Iterable[str], images: Mapping[Image, Annotation | Skip], skipped: Skipped) -> Split:
+def _read_split(names: Iterable[str], images: Mapping[Image, Annotation], skipped: Skipped) -> Split:
     """The pairs of one list, and the objects that they need."""
     index: dict[Image, int] = {}  # place in the split's objects
-    objects: list[Annotation] = []
     pairs = []
-    for name, times in Counter(names).items():
-        if times > 1:
-            skipped.add("pairs listed twice", name, times=times - 1)
-        try:
-            keys = _parse_pair(name)
-            found = [_usable(images, key) for key in keys]
-        except Skip as skip:
-            skipped.add_skip(skip)
-            continue
-        for key, obj in zip(keys, found, strict=True):
-            if key not in index:
-                index[key] = len(objects)
-                objects.append(obj)
-        pairs.append([index[key] for key in keys])
-    return Split(tuple(objects), np.array(pairs, dtype=np.int64))
+    for name in dict.fromkeys(names):
+        keys = _parse_pair(name)
+        if all(key in images for key in keys):
+            pairs.append([index.setdefault(key, len(index)) for key in keys])
+        else:
+            skipped.add("pairs of images whose files are missing or broken", name)
+    return Split(tuple(images[key] for key in index), np.array(pairs, dtype=np.int64))
 
 
-def _usable(images: Mapping[Image, Annotation | Skip], key: Image) -> Annotation:
-    label, image = key
-    obj = images.get(key)
-    if obj is None:
-        raise Skip("pairs with an image without its ImageAnnotation", f"{label}/{image}.json")
-    if isinstance(obj, Skip):
-        raise obj.with_traceback(None)
-    return obj
-
-
-def _parse_pair(name: str) -> tuple[Image, Image]:
+def _parse_pair(name: str) -> tuple[Image, ...]:
     """`000001-2008_001546-2008_004704:aeroplane` -> (aeroplane, 2008_001546), (aeroplane, 2008_004704)."""
     match = PAIR.fullmatch(name)
-    if match is None:
-        raise Skip("pairs with a name that is not <number>-<image>-<image>:<class>", name)
-    image0, image1, label = match.groups()
-    if label not in CLASSES:
-        raise Skip("pairs of an unknown class", name)
-    return (label, image0), (label, image1)
+    return ((match[3], match[1]), (match[3], match[2])) if match else (("", name),)
 
 
-def _read_images(annotations: Path, crop: bool) -> dict[Image, Annotation | Skip]:
-    """Every image with its keypoints, or why it cannot be used."""
-    images: dict[Image, Annotation | Skip] = {}
+def _read_images(annotations: Path, crop: bool) -> dict[Image, Annotation]:
+    """Every image that can be used, with its keypoints."""
+    images = {}
     for path in sorted(annotations.glob("*/*.json")):
-        try:
+        with suppress(*UNUSABLE):
             images[path.parent.name, path.stem] = _read_image(path, crop)
-        except Skip as skip:
-            images[path.parent.name, path.stem] = skip
     return images
 
 
 def _read_image(path: Path, crop: bool) -> Annotation:
     label = path.parent.name
     image = path.parents[2] / "JPEGImages" / label / f"{path.stem}.jpg"
-    if not image.is_file():
-        raise Skip("pairs with an image that is missing", image)
-    try:
-        annotation = json.loads(path.read_bytes())
-        points = {name: (float(xy[0]), float(xy[1])) for name, xy in annotation["kps"].items() if xy is not None}
-        xmin, ymin, xmax, ymax = (float(value) for value in annotation["bndbox"])
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        raise Skip("pairs with an image whose ImageAnnotation is broken", path) from None
+    annotation = json.loads(path.read_bytes())
+    points = {name: (float(xy[0]), float(xy[1])) for name, xy in annotation["kps"].items() if xy is not None}
+    xmin, ymin, xmax, ymax = (float(value) for value in annotation["bndbox"])
     keypoints = np.array(list(points.values()), dtype=np.float64).reshape(-1, 2)  # (K, 2)
-    if not len(keypoints) or not np.isfinite(keypoints).all():
-        raise Skip("pairs with an image without keypoints", path)
     # VOC's boxes number the first and the last pixel from 1: from the left edge of the one to the right of the other.
     box: Box = (xmin - 1, ymin - 1, xmax - xmin + 1, ymax - ymin + 1)
+    if not (image.is_file() and len(keypoints) and np.isfinite(keypoints).all()):
+        raise ValueError("no image, or no keypoints")
     if crop and not (xmax > xmin and ymax > ymin and math.isfinite(sum(box))):
-        raise Skip("pairs with an image whose box is empty", path)
+        raise ValueError("the box is empty")
     return Annotation(str(image), tuple(points), keypoints + ZERO_BASED_TO_OURS, box if crop else None, label)

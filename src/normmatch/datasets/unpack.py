@@ -7,8 +7,8 @@ import tarfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import IO, cast
 
 import rich.progress
@@ -53,24 +53,6 @@ def unpack(archives: Sequence[Path], folder: Path, only: Collection[str] = ()) -
 def is_archive(path: Path) -> bool:
     """Whether the file's name ends like an archive that `unpack` opens."""
     return path.name.lower().endswith(ENDINGS)
-
-
-def top_folder(archive: Path) -> str | None:
-    """The folder that the archive's first member lies in, or None where no member can be read."""
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as packed:
-                return _first_top(packed.namelist())
-        with tarfile.open(archive) as tar:
-            return _first_top(member.name for member in tar)
-    except DAMAGED:
-        return None
-
-
-def _first_top(names: Iterable[str]) -> str | None:
-    """The first part of the first name that has one, passing over "./" and the "._" files of macOS."""
-    tops = (PurePosixPath(name).parts[:1] for name in names)
-    return next((part for parts in tops for part in parts if not part.startswith("._")), None)
 
 
 def _unpack_one(archive: Path, staging: Path) -> None:

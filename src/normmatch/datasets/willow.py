@@ -67,25 +67,22 @@ def _find(root: Path) -> Path:
 
 def _read_class(folder: Path, skipped: Skipped) -> list[Annotation]:
     """The images of one class with their keypoints; what cannot be used is counted."""
-    objects: list[Annotation] = []
+    objects: dict[str, Annotation] = {}
+    names = tuple(map(str, range(KEYPOINTS)))
     for path in image_files(folder) if folder.is_dir() else []:
-        annotation = path.with_suffix(".mat")
-        if not annotation.is_file():
-            skipped.add("images without their .mat", path)
-        elif any(obj.path.stem == path.stem for obj in objects):
-            skipped.add("images of a name that is there already", path)
-        elif (keypoints := _read_keypoints(annotation)) is None:
-            skipped.add("images with a broken .mat", path)
+        keypoints = _read_keypoints(path.with_suffix(".mat"))
+        if keypoints is None or path.stem in objects:
+            skipped.add("images with a .mat that is missing or broken, or that another image has", path)
         else:
-            objects.append(Annotation(str(path), tuple(map(str, range(KEYPOINTS))), keypoints, None, folder.name))
-    return objects
+            objects[path.stem] = Annotation(str(path), names, keypoints, None, folder.name)
+    return list(objects.values())
 
 
 def _read_keypoints(path: Path) -> np.ndarray | None:
-    """Keypoints (10, 2), or None where the file has no such array."""
+    """Keypoints (10, 2), or None where there is no file with such an array."""
     try:
         points = np.asarray(scipy.io.loadmat(path)["pts_coord"], dtype=np.float32)  # (2, 10)
-    except Exception:  # scipy raises nearly anything on a broken .mat
+    except Exception:  # scipy raises nearly anything on a broken .mat, or none
         return None
     if points.shape != (2, KEYPOINTS) or not np.isfinite(points).all():
         return None

@@ -1,9 +1,11 @@
 """The settings of `normmatch eval`."""
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal
 
+from normmatch.checks import check_ranges
 from normmatch.config import ProtocolName
 from normmatch.errors import ConfigError
 
@@ -33,7 +35,7 @@ class EvalConfig:
     predictions: tuple[Path, ...] = ()
     """score these files of predictions, which --out wrote; no network is run"""
     worst: int = 0
-    """draw this many of the worst pairs, and show what they have in common"""
+    """draw this many of the worst pairs"""
     out: Path | None = None
     """a folder for the predictions and the pictures; pictures go to the current one without it"""
     json: Path | None = None
@@ -50,14 +52,8 @@ class EvalConfig:
     """pairs that are matched at a time"""
 
     def __post_init__(self) -> None:
-        for name in ("pairs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 1.")
-        for name in ("seed", "worst"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected a whole number of at least 0.")
-        if not all(0 < sigma < float("inf") for sigma in self.jitter):
-            raise ConfigError(f"jitter is {' '.join(map(str, self.jitter))}, expected deviations above 0 pixels.")
+        check_ranges(self, "", {"pairs": (1, inf), "batch_size": (1, inf), "seed": (0, inf), "worst": (0, inf)})
+        check_ranges(self, "", {"jitter": (1e-6, 1e6)})
         for name in ("protocol", "jitter", "predictions"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ConfigError(f"{name} names something twice, expected each once.")

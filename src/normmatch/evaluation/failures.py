@@ -1,7 +1,6 @@
-"""Failure analysis: pictures of the worst pairs of the hardest classes, and accuracy by what may make a pair hard."""
+"""Failure analysis: pictures of the worst pairs of the hardest classes, and how many errors swap left and right."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,37 +9,9 @@ from normmatch import viz
 from normmatch.annotations.names import swap_left_right
 from normmatch.datasets.types import PreparedSplit
 from normmatch.evaluation.predictions import Predictions
-from normmatch.evaluation.tables import Table, percent, write_markdown
 from normmatch.outputs import made_by_us, writing
 
 HARDEST = 5  # classes that pictures are taken from, as in the paper
-BINS = {  # where accuracy is looked at by a trait
-    "smaller crop, px": (0, 50, 100, 150, 200, np.inf),
-    "larger / smaller crop": (1, 1.5, 2, 3, np.inf),
-    "points": (1, 4, 7, 10, 13, np.inf),
-    "mirrored": (0, 0.5, np.inf),
-}
-
-
-def traits(predictions: Predictions) -> dict[str, np.ndarray]:
-    """What may make a pair hard, (P,) each. The size of a crop is the root of its area before it was resized."""
-    sizes = np.sqrt(predictions.sizes.prod(2, dtype=np.float64))  # (P, 2)
-    return {
-        "smaller crop, px": sizes.min(1),
-        "larger / smaller crop": sizes.max(1) / sizes.min(1),
-        "points": predictions.total.astype(np.float64),
-        "mirrored": _mirrored(predictions).astype(np.float64),
-    }
-
-
-def _mirrored(predictions: Predictions) -> np.ndarray:
-    """(P,) whether partners lie in opposite orders from left to right: their x have a negative covariance."""
-    known = predictions.truth0 >= 0
-    owner, count = predictions.owner0[known], np.maximum(predictions.total, 1)
-    x0 = predictions.keypoints0[known, 0].astype(np.float64)
-    x1 = predictions.keypoints1[predictions.starts1[owner] + predictions.truth0[known], 0].astype(np.float64)
-    means = [np.bincount(owner, values, len(count)) / count for values in (x0 * x1, x0, x1)]
-    return means[0] - means[1] * means[2] < 0
 
 
 def swapped_sides(predictions: Predictions) -> np.ndarray:
@@ -50,6 +21,12 @@ def swapped_sides(predictions: Predictions) -> np.ndarray:
     matched = predictions.matches0 >= 0
     place = predictions.starts1[predictions.owner0] + np.maximum(predictions.matches0, 0)
     return matched & (predictions.names1[place] == other[predictions.names0])
+
+
+def swapped_share(predictions: Predictions) -> float:
+    """The share of the wrong matches that swap left and right."""
+    wrong = (predictions.truth0 >= 0) & ~predictions.right0
+    return float((swapped_sides(predictions) & wrong).sum() / max(wrong.sum(), 1))
 
 
 def rank(predictions: Predictions) -> list[np.ndarray]:
@@ -75,18 +52,14 @@ def worst_pairs(ranked: Sequence[np.ndarray], count: int) -> list[int]:
     return turns[:count]
 
 
-def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> Table:
-    """Write pictures of the worst pairs and a summary into a folder; pictures of an earlier call are replaced."""
-    chosen = worst_pairs(rank(predictions), count)
+def draw_worst(predictions: Predictions, split: PreparedSplit, count: int, folder: Path) -> None:
+    """Write pictures of the worst pairs into a folder; those of an earlier call are replaced."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for old in filter(made_by_us, folder.glob("[0-9][0-9]*-*.png")):
             old.unlink()
-        for n, k in enumerate(chosen, start=1):
+        for n, k in enumerate(worst_pairs(rank(predictions), count), start=1):
             draw_pair(predictions, split, k, folder / f"{n:02d}-{predictions.labels[k]}.png")
-        table = traits_table(predictions)
-        write_markdown(folder / "summary.md", [table])
-    return table
 
 
 def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path: Path) -> None:
@@ -98,24 +71,3 @@ def draw_pair(predictions: Predictions, split: PreparedSplit, number: int, path:
     head = f"{predictions.labels[number]}, {right} of {total} right, mean score {score:.2f}"
     titles = [f"{head}; {crops[0]}", crops[1]]
     viz.save_plot(viz.plot_pair(images, **predictions.pair(number), titles=titles), path, dpi=110)
-
-
-def traits_table(predictions: Predictions) -> Table:
-    """Accuracy over all keypoints, of pairs with a trait in a range."""
-    rows = []
-    for name, values in traits(predictions).items():
-        for low, high in pairwise(BINS[name]):
-            here = (values >= low) & (values < high)
-            total = predictions.total[here].sum()
-            words = f"{low:g} or more" if high == np.inf else f"{low:g} to below {high:g}"
-            if name == "mirrored":
-                words = "yes" if low else "no"
-            if total:
-                right = percent(predictions.correct[here].sum() / total)
-                rows.append((f"{name}: {words}", f"{int(here.sum()):,}", right))
-    meta = predictions.meta
-    title = f"accuracy by trait: {meta['weights']} on {meta['dataset']} {meta['split']}, protocol {meta['protocol']}"
-    wrong = (predictions.truth0 >= 0) & ~predictions.right0
-    share = (swapped_sides(predictions) & wrong).sum() / max(wrong.sum(), 1)
-    note = f"{percent(share)} % of the wrong matches swap left and right"
-    return Table(title, ("trait", "pairs", "accuracy, %"), rows, [note])

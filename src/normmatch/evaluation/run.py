@@ -12,11 +12,11 @@ from normmatch.datasets.types import PreparedSplit
 from normmatch.errors import ConfigError, DataError
 from normmatch.evaluation.calibration import calibrate, file_to_calibrate
 from normmatch.evaluation.config import EvalConfig
-from normmatch.evaluation.failures import draw_worst
+from normmatch.evaluation.failures import draw_worst, swapped_share
 from normmatch.evaluation.predict_all import predict_all
 from normmatch.evaluation.predictions import Predictions, load_predictions, save_predictions
 from normmatch.evaluation.score import Result, make_report
-from normmatch.evaluation.tables import make_tables, print_table, write_markdown
+from normmatch.evaluation.tables import make_tables, percent, print_table, write_markdown
 from normmatch.outputs import check_outputs, words_apart, write_json, writing
 from normmatch.weights import FILE_NAME, find_weights, set_min_score
 
@@ -68,7 +68,7 @@ def check_place(weights: Sequence[str], inputs: Sequence[Path], config: EvalConf
         if config.out and not config.predictions:
             files |= {folder / f"{stem}-.safetensors", *folder.glob(f"{glob.escape(stem)}-*.safetensors")}
         if config.worst:
-            files |= {folder / f"worst-{stem}-.md", *folder.glob(f"worst-{glob.escape(stem)}-*/*")}
+            files |= {folder / f"worst-{stem}-.png", *folder.glob(f"worst-{glob.escape(stem)}-*/*")}
     outputs = {"--json": config.json, "--markdown": config.markdown, "--out": sorted(files)}
     check_outputs(outputs, (config.root, *inputs), config.overwrite)
 
@@ -120,13 +120,13 @@ def file_name(predictions: Predictions, number: int | None) -> str:
 
 
 def analyse_failures(predictions: Sequence[Predictions], config: EvalConfig) -> None:
-    """Draw the worst pairs of each set of predictions without noise, and print what they have in common."""
+    """Draw the worst pairs of each set of predictions without noise."""
     plain = [p for p in predictions if not p.meta["jitter"]]
     several = len({p.meta["weights"] for p in plain}) > 1
     for number, item in enumerate(plain):
         folder = (config.out or Path()) / f"worst-{Path(file_name(item, number if several else None)).stem}"
-        print_table(draw_worst(item, load_split(item, config.root), config.worst, folder))
-        print(f"pictures and summary are in {folder}")
+        draw_worst(item, load_split(item, config.root), config.worst, folder)
+        print(f"the worst pairs are in {folder}; {percent(swapped_share(item))} % of wrong matches swap left and right")
 
 
 def load_split(predictions: Predictions, root: Path) -> PreparedSplit:

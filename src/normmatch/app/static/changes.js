@@ -39,8 +39,8 @@ export async function load() {
 const clean = (points) => Object.fromEntries(Object.entries(points ?? {}).filter(([, mark]) => mark));
 
 export async function start() {
-  const project = await load();
-  const { edits, outdated } = takeUnsent(project);
+  await load();
+  const { edits, outdated } = takeUnsent(state);
   for (const { id, ...patch } of edits) apply(patch);
   resend(edits);
   const words = [edits.length && `${plural(edits.length, "change")} of before ${edits.length === 1 ? "is" : "are"} saved now.`,

@@ -33,7 +33,8 @@ async function save(format, title) {
     toast(`${title} …`);
     const answer = await fetch(`export/${format}?photographs=${which}`);
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `The server answered with ${answer.status}.`);
-    const name = /filename="?([^";]+)/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? `${state.name}-${format}`;
+    const told = answer.headers.get("Content-Disposition") ?? "";
+    const name = decodeURIComponent(/filename\*=UTF-8''([^;]+)/.exec(told)?.[1] ?? /filename="?([^";]+)/.exec(told)?.[1] ?? `${state.name}-${format}`);
     const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);

@@ -60,9 +60,12 @@ function listen() {
     "#fitButton": fitOther, "#mosaicButton": () => mosaic(), "#closeThrough": closeThrough, "#useNewer": useNewer, "#editLandmarks": editLandmarks, "#accept": acceptOrClose,
   };
   for (const [id, run] of Object.entries(clicks)) $(id).addEventListener("click", () => run());
+  let byPointer = false; // after the mouse the focus goes back to the photograph, after a key it stays
+  addEventListener("pointerdown", () => { byPointer = true; }, true);
+  addEventListener("keydown", () => { byPointer = false; }, true);
   $("#sort").addEventListener("change", (event) => {
     sort(event.target.value);
-    $("#frame").focus({ preventScroll: true });
+    if (byPointer) $("#frame").focus({ preventScroll: true });
   });
   isPhone.addEventListener("change", changed);
   listenKeys();
