@@ -229,7 +229,7 @@ def test_own_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     main(check)
     assert Path("mine.png").is_file()
     config = parsed(train, monkeypatch)
-    assert (config.data.name, config.init) == ("folder", "small")
+    assert (config.data.names, config.init) == (("folder",), "small")
     on_a_cpu = re.findall(r"`(--backbone-lr .*?)`", README)[0].split()
     assert parsed([*train, *on_a_cpu], monkeypatch).backbone_lr == 0
     config.out.parent.mkdir()

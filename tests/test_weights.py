@@ -29,7 +29,7 @@ from normmatch.weights import (
     read_tensors,
     round_tensors,
     save_weights,
-    set_min_score,
+    set_calibration,
 )
 
 TINY = replace(PRESETS["tiny"], image_size=64, sinkhorn_epsilon=0.05)  # no defaults, so that the config matters
@@ -197,9 +197,9 @@ def test_a_file_tells_whether_objects_were_held_out(model: NormMatch, tmp_path: 
     file = model.save_pretrained(tmp_path, bits=8, held_out=held_out)
     assert read_held_out(file) is held_out
     before = read_tensors(file)
-    set_min_score(file, 0.25)
+    set_calibration(file, 0.25, (0.0, 1.0, 0.0, 0.9))
     assert read_held_out(file) is held_out
-    assert read_config(file) == replace(TINY, min_score=0.25)
+    assert read_config(file) == replace(TINY, min_score=0.25, calibration=(0.0, 1.0, 0.0, 0.9))
     assert all(np.array_equal(value, before[key]) for key, value in read_tensors(file).items())
 
 

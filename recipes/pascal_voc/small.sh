@@ -22,5 +22,5 @@ done
 normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed                               # 92.03
 normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed --sampling all --pairs 300    # precision 82.0, recall 81.2, F1 81.6
 normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed --jitter 2 5 10               # 91.91, 91.24, 88.28
-normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed --worst 20 --out runs/worst   # traits, worst pairs
+normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed --worst 20 --out runs/worst   # worst pairs; traits too, until version 0.2
 normmatch eval small pascal-voc --root "$voc" --precision bf16-mixed --pairs 100 --gray            # 62.2

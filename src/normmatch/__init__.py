@@ -6,7 +6,8 @@ from normmatch.config import PRESETS, ModelConfig
 from normmatch.errors import NormMatchError
 
 if TYPE_CHECKING:
-    from normmatch.matching.matcher import Matcher, match_pair
+    from normmatch.matching.matcher import Matcher
+    from normmatch.matching.one_pair import match_pair
     from normmatch.model.network import NormMatch
 
 __all__ = ["PRESETS", "Matcher", "ModelConfig", "NormMatch", "NormMatchError", "__version__", "match_pair"]
@@ -19,8 +20,12 @@ def __getattr__(name: str) -> Any:
         from normmatch.model.network import NormMatch
 
         return NormMatch
-    if name in ("Matcher", "match_pair"):
-        from normmatch.matching import matcher
+    if name == "Matcher":
+        from normmatch.matching.matcher import Matcher
 
-        return getattr(matcher, name)
+        return Matcher
+    if name == "match_pair":
+        from normmatch.matching.one_pair import match_pair
+
+        return match_pair
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.command_line import run
 
-OPTIONS = "--data.name folder --data.root mine --data.workers 0 --steps 2 --batch-size 2 --no-compile --no-tensorboard"
+OPTIONS = "--data.names folder --data.root mine --data.workers 0 --steps 2 --batch-size 2 --no-compile --no-tensorboard"
 
 
 def make_folder(images: int) -> None:

@@ -93,7 +93,9 @@ def test_calibration_writes_the_threshold_and_nothing_else(place: Path, tmp_path
     main(["eval", str(file), "synthetic", *options(place, "--seed", 4, "--calibrate", "--json", result)])
     (found,) = json.loads(result.read_text())["calibrations"]
     assert 0 < found["threshold"] < 1
-    assert read_config(file) == replace(read_config(place / "run0" / "model.safetensors"), min_score=found["threshold"])
+    calibrated = {"min_score": found["threshold"], "calibration": tuple(found["probabilities"])}
+    assert read_config(file) == replace(read_config(place / "run0" / "model.safetensors"), **calibrated)
+    assert len(found["calibration_error"]["val"]) == 2  # before and after
     after = load_file(file)
     assert before.keys() == after.keys()
     assert all(torch.equal(after[key], value) and after[key].dtype == value.dtype for key, value in before.items())

@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> TrainConfig:
     drawn.write(tmp_path / "data", 4, 64, seed=0)
     return TrainConfig(
         out=tmp_path / "ablation", model=replace(PRESETS["tiny"], image_size=64, dim=16),
-        data=DataConfig(name="synthetic", root=tmp_path / "data", workers=0), steps=2, batch_size=2, warmup=0,
+        data=DataConfig(names=("synthetic",), root=tmp_path / "data", workers=0), steps=2, batch_size=2, warmup=0,
         precision="32-true", compile=False, accelerator="cpu", validation_pairs=2, tensorboard=False,
     )  # fmt: skip
 
@@ -49,11 +49,21 @@ def test_every_row_changes_what_it_says() -> None:
     assert changed("name-loss") == {"loss.names"}
     assert changed("layer-match") == {"loss.layer_match"}
     assert changed("paper-losses") == {"loss.names", "loss.layer_match"}
+    mixed = replace(
+        BASE, model=replace(BASE.model, locate_dim=8), augment=replace(BASE.augment, self_pairs=0.2),
+        data=DataConfig(names=("pascal-voc", "spair-71k"), shares=(1.0, 2.0)),
+    )  # fmt: skip
+    locating = row_config(mixed, "locating", "vgg.safetensors")
+    assert (locating.model.locate_dim, locating.augment.self_pairs) == (0, 0)
+    alone = row_config(mixed, "spair-71k", "vgg.safetensors").data
+    assert alone == DataConfig(names=("pascal-voc",), shares=(1.0,), exclude=("spair-71k",))
+    with pytest.raises(ConfigError, match="'locating' would be the full one again"):
+        ablations.check(BASE, ["full", "locating"], "random")
 
 
 def test_the_papers_drops() -> None:
     drops = [row.paper for row in ROWS.values()]
-    assert drops == [0.0, 1.2, 0.8, 2.6, 15.1, 4.9, None, None, None]
+    assert drops == [0.0, 1.2, 0.8, 2.6, 15.1, 4.9, *[None] * 6]
     about = {"dataset": "pascal-voc", "split": "test", "protocol": "nmt", "pairs": 20_000, "train": as_json(BASE)}
     done = {name: {"mean": mean, **about} for name, mean in (("full", 0.9), ("vanilla", 0.88), ("name-loss", 0.905))}
     assert make_table(done).rows == [
@@ -91,8 +101,13 @@ def test_rows_go_on_where_they_were(config: TrainConfig, monkeypatch: pytest.Mon
 
 def test_nothing_held_out(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     needed: list[tuple[str, ...]] = []
-    inner = ablations.load_splits
-    monkeypatch.setattr(ablations, "load_splits", lambda *given: needed.append(given[4]) or inner(*given))
+    inner = ablations.load_training
+
+    def noted(data: DataConfig, size: int, also: tuple[str, ...] = ()) -> object:
+        needed.append((*data.needed_splits, *also))
+        return inner(data, size, also)
+
+    monkeypatch.setattr(ablations, "load_training", noted)
     ablate(replace(config, data=replace(config.data, validation_split=False)), ["full"], "random", "train", 3)
     assert set(needed) == {("train", "train"), ("train",)}
 

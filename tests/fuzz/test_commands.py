@@ -81,7 +81,7 @@ def command(rng: np.random.Generator) -> list[str]:
             str(rng.choice(["tiny", "small", "none"])),
             "--out",
             "out/run",
-            "--data.name",
+            "--data.names",
             "folder",
             "--data.root",
             "sub",

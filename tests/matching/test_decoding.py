@@ -1,5 +1,7 @@
 """From assignment to matches: the options by themselves and together, on numbers that can be followed."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,17 @@ def test_scores_are_low_where_most_points_are_unsure() -> None:
     assert low_scores(chosen(), 0.5)
     assert not low_scores(chosen(), 0.29)  # the median of 0.54 and 0.06 is 0.3
     assert not low_scores(chosen(np.zeros((0, 3)), np.zeros((0, 3))), 0.5)
+
+
+def test_scores_become_probabilities_and_the_threshold_is_one_of_them() -> None:
+    similarity = np.array([[[0.8, 0.1], [0.1, 0.4]]], np.float32)
+    log_assignment = np.log(np.array([[[1.0, 1e-9], [1e-9, 1.0]]], np.float32))
+    options: dict[str, Any] = {"one_to_one": False, "mutual": False}
+    raw = decode(similarity, log_assignment, [(2, 2)], min_score=0.5, **options)[0]
+    np.testing.assert_allclose(raw["matching_scores0"], [0.8, 0.4], atol=1e-6)
+    assert raw["matches0"].tolist() == [0, -1]
+    found = decode(
+        similarity, log_assignment, [(2, 2)], min_score=0.5, calibration=(0.0, 0.5, 1.0, 0.0, 0.9, 1.0), **options
+    )[0]
+    np.testing.assert_allclose(found["matching_scores0"], [0.96, 0.72], atol=1e-6)
+    assert found["matches0"].tolist() == [0, 1]

@@ -361,3 +361,16 @@ def test_torch_is_loaded_with_the_network_only() -> None:
     imports = f"import normmatch.viz, normmatch.weights; from normmatch.matching import {modules}"
     code = f"import sys; sys.modules['torch'] = sys.modules['huggingface_hub'] = None; {imports}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_photographs_are_resized_to_the_size_that_is_asked_for(model: NormMatch) -> None:
+    """At another size the answer is that of the network on images of that size."""
+    images, keypoints = [photograph(i, 128, 128) for i in (0, 1)], [points(i, 6, 128, 128) for i in (0, 1)]
+    result = Matcher(model, device="cpu", precision="float32", size=128).match(*images, *keypoints, min_score=0)
+    data = {f"image{i}": torch.from_numpy(images[i]).permute(2, 0, 1)[None].float() / 255 for i in (0, 1)}
+    data |= {f"keypoints{i}": torch.from_numpy(keypoints[i])[None].float() for i in (0, 1)}
+    with torch.inference_mode():
+        expected = model(data)["similarity"][0].numpy()
+    np.testing.assert_allclose(result["similarity"], expected, atol=1e-4)
+    with pytest.raises(ConfigError, match="size is 100; expected a multiple of 16 from 32 on"):
+        Matcher(model, device="cpu", size=100)

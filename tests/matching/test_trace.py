@@ -91,7 +91,7 @@ def test_the_script_sees_what_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(write_scene(tmp_path, [7, 12]))
     way = trace("0.png", "1.png", "--keypoints", "points.json", "--device", "cpu", "--weights", "tiny.safetensors")
     assert {"commands/match.py", "matching/decoding.py", "model/spline.py", "model/transformer.py"} <= way.files
-    assert {"weights/__init__.py", "config.py"} <= way.prepared
+    assert {"weights/__init__.py", "config/network.py"} <= way.prepared
     assert way.deepest[0].endswith(": main")
     assert inspect.getsourcefile(main) == str(Path(SOURCE) / way.deepest[0].split(":")[0])
 

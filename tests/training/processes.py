@@ -37,7 +37,7 @@ SPLITS: Splits = {name: drawn.make(4, SIZE, seed=0, split=name) for name in ("tr
 def config(out: Path, **changes: Any) -> TrainConfig:
     base = TrainConfig(
         out=out, model=replace(PRESETS["tiny"], image_size=SIZE, dim=16, drop_path=0.2),
-        data=DataConfig(name="synthetic", workers=0), augment=AugmentConfig(flip=0.5, cutmix=0.3),
+        data=DataConfig(names=("synthetic",), workers=0), augment=AugmentConfig(flip=0.5, cutmix=0.3),
         steps=6, batch_size=2, warmup=2, precision="32-true", compile=False, accelerator="cpu", log_every=1,
         validate_every=2, validation_pairs=2, save_every=2, tensorboard=False,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def killed(folder: Path) -> dict[str, Any]:
 def told(folder: Path) -> dict[str, Any]:
     """SIGTERM to the run and its loader's process, after which it is resumed."""
     out = folder / "told"
-    run = config(out, steps=6, data=DataConfig(name="synthetic", workers=1))
+    run = config(out, steps=6, data=DataConfig(names=("synthetic",), workers=1))
     child = fork(run, lambda: on_call(loop, "step", 3, lambda *_, **__: time.sleep(60)))
     while not (out / "log.jsonl").exists() or len(log(out)) < 3:  # two steps and a validation
         time.sleep(0.05)
@@ -180,7 +180,7 @@ def fork_pair(run: TrainConfig, splits: Splits = SPLITS) -> list[int]:
 def pair(folder: Path) -> dict[str, Any]:
     """One process and two, with unequal shares of a batch, points without partners, and images blended across."""
     model = replace(PRESETS["tiny"], backbone="test_vit", image_size=SIZE, dim=16)  # no statistics of a batch
-    data = DataConfig(name="synthetic", workers=0, sampling="inclusion")
+    data = DataConfig(names=("synthetic",), workers=0, sampling="inclusion")
     run = config(folder / "one", model=model, data=data, batch_size=5, lr=3e-3)
     codes = [wait(fork(run))]
     codes += [wait(child) for child in fork_pair(replace(run, out=folder / "two"))]
@@ -220,9 +220,11 @@ def unprepared_pair(folder: Path) -> dict[str, Any]:
     """Two processes on data that nobody has prepared yet, and on data that cannot be prepared."""
     drawn.write(folder / "data", 4, SIZE, seed=0)
     model = replace(PRESETS["tiny"], backbone="test_vit", image_size=SIZE, dim=16)
-    run = config(folder / "fresh", model=model, data=DataConfig("synthetic", folder / "data", workers=0), steps=1)
+    run = config(
+        folder / "fresh", model=model, data=DataConfig(("synthetic",), root=folder / "data", workers=0), steps=1
+    )
     codes = [wait(child) for child in fork_pair(run, None)]
-    run = replace(run, out=folder / "none", data=DataConfig("folder", folder / "no_data", workers=0))
+    run = replace(run, out=folder / "none", data=DataConfig(("folder",), root=folder / "no_data", workers=0))
     refused = [wait(child) for child in fork_pair(run, None)]
     return {"codes": codes, "refused": refused, "left": run.out.exists()}
 

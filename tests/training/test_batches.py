@@ -198,3 +198,92 @@ def test_bank_and_batch_give_the_same_pixels(split: PreparedSplit, augment: Augm
     if augment is None:
         source = split.images[batch["index1"].numpy()].transpose(0, 3, 1, 2) / 255
         np.testing.assert_allclose(carried[1].numpy(), source, atol=1e-6)
+
+
+def places_config(**changes: object) -> AugmentConfig:
+    plain = AugmentConfig(photometric=0, mixup=0, affine=0)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_all_points_of_both_objects_are_told_by_column(split: PreparedSplit) -> None:
+    batches = TrainBatches(split, 8, seed=0, places=True)
+    batch = batches[0]
+    for side in (0, 1):
+        index = batch[f"index{side}"].numpy()
+        assert torch.equal(batch[f"present{side}"], torch.from_numpy(batches.table.present[index]))
+        np.testing.assert_allclose(batch[f"places{side}"] * SIZE, batches.table.keypoints[index], atol=1e-4)
+    assert (batch["present0"] ^ batch["present1"]).any()  # matching is shown shared points alone
+
+
+def test_sizes_take_turns_and_points_stay_on_their_colours(split: PreparedSplit) -> None:
+    """Red tells a name where the image is read at a keypoint, at any size."""
+    batches = TrainBatches(split, 16, seed=0, augment=places_config(sizes=(48, 96)), places=True, with_images=True)
+    sides = set()
+    for step in range(6):
+        batch = batches[step]
+        image0, _ = batch_images(batch)
+        sides.add(image0.shape[-1])
+        assert image0.shape[-1] == len(batch["image_side"])
+        for b, v in batch["present0"].nonzero().tolist():
+            x, y = (batch["places0"][b, v] * image0.shape[-1]).long().tolist()
+            name = batches.table.names[split.objects[int(batch["index0"][b])].label][v]
+            assert image0[b, 0, y, x] * 255 == pytest.approx(20 + 20 * NAMES.index(name), abs=3)
+    assert sides == {48, 96}
+    assert equal(batches[3], TrainBatches(split, 16, 0, augment=batches.augment, places=True, with_images=True)[3])
+
+
+def test_pairs_of_one_photograph_show_the_same_pixels_at_their_points() -> None:
+    smooth = np.linspace(0, 255, SIZE * SIZE * 3).reshape(1, SIZE, SIZE, 3).repeat(36, 0).astype(np.uint8)
+    split = replace(make_split(), images=smooth)
+    config = places_config(affine=1, self_pairs=0.5)
+    batches = TrainBatches(split, 8, seed=0, augment=config, places=True, with_images=True, points=24)
+    batch = batches[0]
+    own = batch["index0"] == batch["index1"]
+    assert own.sum() == 4
+    assert not batch["mask0"][own].any()  # they have no names to be matched by
+    assert batch["mask0"][~own].any(1).all()
+    image0, image1 = batch_images(batch)
+    both = batch["present0"] & batch["present1"]
+    assert both[own].any()
+    for b, v in (both & own.unsqueeze(1)).nonzero().tolist():
+        colours = []
+        for image, side in ((image0, 0), (image1, 1)):
+            x, y = (batch[f"places{side}"][b, v] * SIZE).long().clamp(0, SIZE - 1).tolist()
+            colours.append(image[b, :, y, x])
+        torch.testing.assert_close(*colours, atol=0.06, rtol=0)
+    gone = ~torch.from_numpy(np.all((batch["places0"].numpy() >= 0) & (batch["places0"].numpy() <= 1), axis=-1))
+    assert not (batch["present0"] & gone).any()
+
+
+def test_both_images_are_mirrored_and_names_stay_where_they_tell_no_sides() -> None:
+    sided = make_split()
+    numbers = {name: str(i) for i, name in enumerate(NAMES)}
+    objects = tuple(replace(item, names=tuple(numbers[name] for name in item.names)) for item in sided.objects)
+    split = replace(sided, objects=objects)
+    assert not TrainBatches(sided, 8, seed=0, augment=places_config(mirror=1))[0]["augment_mirror"].any()
+    plain = TrainBatches(split, 8, seed=0, augment=places_config(), places=True)[0]
+    mirrored = TrainBatches(split, 8, seed=0, augment=places_config(mirror=1), places=True)[0]
+    for side in "01":
+        present = plain[f"present{side}"]
+        assert torch.equal(present, mirrored[f"present{side}"])
+        expected = torch.stack([1 - plain[f"places{side}"][..., 0], plain[f"places{side}"][..., 1]], -1)
+        torch.testing.assert_close(mirrored[f"places{side}"][present], expected[present], atol=1e-4, rtol=0)
+        assert (mirrored[f"name_ids{side}"] == -1).all()
+
+
+def test_strays_are_points_without_partner(split: PreparedSplit) -> None:
+    def unmatched(strays: float) -> int:
+        batches = TrainBatches(split, 32, seed=0, augment=places_config(strays=strays))
+        return sum(int((batches[k]["mask0"] & (batches[k]["gt_matches0"] < 0)).sum()) for k in range(3))
+
+    assert unmatched(0) == 0
+    assert 0 < unmatched(0.3) < unmatched(1)
+
+
+def test_a_dataset_is_shown_by_its_share(split: PreparedSplit) -> None:
+    labels = {"cat": "a/cat", "dog": "a/dog", "owl": "b/owl"}
+    objects = tuple(replace(item, label=labels[item.label]) for item in split.objects)
+    batches = TrainBatches(replace(split, objects=objects), 64, seed=0, shares={"a": 1.0, "b": 3.0})
+    shown = Counter(objects[int(i)].label for k in range(10) for i in batches[k]["index0"])
+    assert shown["b/owl"] / shown.total() == pytest.approx(0.75, abs=0.06)
+    assert shown["a/cat"] / shown["a/dog"] == pytest.approx(1, abs=0.35)

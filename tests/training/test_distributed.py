@@ -27,7 +27,7 @@ def test_a_command_for_several_devices(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(distributed, "cores", lambda: 2)
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     drawn.write(tmp_path / "data", 4, 64, seed=0)
-    options = ["--data.name", "synthetic", "--data.root", str(tmp_path / "data"), "--accelerator", "cpu"]
+    options = ["--data.names", "synthetic", "--data.root", str(tmp_path / "data"), "--accelerator", "cpu"]
     args = ["train", "tiny", "--out", str(tmp_path / "run"), "--devices", "2", "--model.image-size", "64", *options]
     monkeypatch.setattr(sys, "argv", ["normmatch", *args])
     started: list[list[str]] = []

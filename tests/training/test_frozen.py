@@ -37,7 +37,7 @@ def model() -> NormMatch:
 def config(root: Path, augment: AugmentConfig = STILL, copies: int = 2, **changes: object) -> TrainConfig:
     base = TrainConfig(
         out=root / "run", model=replace(PRESETS["tiny"], image_size=SIZE, dim=16), augment=augment,
-        data=DataConfig(name="synthetic", root=root, workers=0), steps=3, batch_size=4, warmup=1, backbone_lr=0.0,
+        data=DataConfig(names=("synthetic",), root=root, workers=0), steps=3, batch_size=4, warmup=1, backbone_lr=0.0,
         frozen_copies=copies, compile=False, accelerator="cpu", validation_pairs=3, tensorboard=False,
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from normmatch.errors import DataError
 from normmatch.training.batches import TrainBatches, batch_images
 from normmatch.training.loader import Shares, make_loader, prefetch, take_share
 from normmatch.training.losses import MatchingLoss
+from normmatch.training.run import one_sentence
 
 SIZE = 32
 CPU = torch.device("cpu")
@@ -82,8 +83,7 @@ def test_a_dataset_that_vanishes(workers: int, tmp_path: Path, split: PreparedSp
     file.unlink()
     config = TrainConfig(out=Path(), steps=2, data=DataConfig(workers=workers))
     loader = make_loader(Shares(batches, 0, 1, there), config, start=0, device=CPU)
-    with pytest.raises(
-        DataError, match=r"cannot be read any more: No such file or directory \(.*images\.npy\)"
-    ) as found:
+    message = r"cannot be read or written: .*No such file or directory.*images\.npy"
+    with pytest.raises(DataError, match=message) as found, one_sentence(config):
         list(prefetch(loader, CPU))
     assert "\n" not in str(found.value)

@@ -38,11 +38,15 @@ def splits() -> dict[str, PreparedSplit]:
     }
 
 
+LOCATES = replace(PRESETS["tiny"], image_size=SIZE, dim=16, drop_path=0.2, locate_dim=8)
+MIXED = AugmentConfig(flip=0.5, mirror=0.5, self_pairs=0.25, strays=0.3, sizes=(64, 64, 96), noise=1.0)
+
+
 def config(out: Path, **changes: object) -> TrainConfig:
     base = TrainConfig(
         out=out,
         model=replace(PRESETS["tiny"], image_size=SIZE, dim=16, drop_path=0.2),
-        data=DataConfig(name="synthetic", workers=0),
+        data=DataConfig(names=("synthetic",), workers=0),
         augment=AugmentConfig(flip=0.5, cutmix=0.3, erase=0.3),
         steps=6,
         batch_size=4,
@@ -66,14 +70,25 @@ def same(a: NormMatch, b: NormMatch) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
-def test_a_resumed_run_ends_like_one_that_never_stopped(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
-    whole = train(config(tmp_path / "whole"), splits)
-    stopped = config(tmp_path / "parts", minutes=1e-9)  # stops after every step
+@pytest.mark.parametrize("changes", [{}, {"model": LOCATES, "augment": MIXED}], ids=["matches", "locates"])
+def test_a_resumed_run_ends_like_one_that_never_stopped(
+    tmp_path: Path, splits: dict[str, PreparedSplit], changes: dict[str, Any]
+) -> None:
+    whole = train(config(tmp_path / "whole", **changes), splits)
+    stopped = config(tmp_path / "parts", minutes=1e-9, **changes)  # stops after every step
     for _ in range(5):
         train(stopped, splits)
         stopped = replace(stopped, resume=True)
     resumed = train(replace(stopped, minutes=0.0), splits)
     assert same(whole, resumed)
+
+
+def test_locating_is_learned(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
+    settings = config(tmp_path / "a", model=LOCATES, steps=30, lr=3e-3, log_every=1)
+    train(settings, splits)
+    losses = [json.loads(line).get("locate") for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
+    learned = [loss for loss in losses if loss is not None]
+    assert sum(learned[-5:]) < 0.9 * sum(learned[:5])
 
 
 def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
@@ -83,7 +98,7 @@ def test_validation_changes_nothing(tmp_path: Path, splits: dict[str, PreparedSp
 def test_nothing_held_out(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     """All objects are trained on, none is validated on; and a resumed run must hold out what it held out."""
     settings = config(
-        tmp_path / "a", data=DataConfig(name="synthetic", workers=0, validation_split=False), validate_every=2
+        tmp_path / "a", data=DataConfig(names=("synthetic",), workers=0, validation_split=False), validate_every=2
     )
     train(replace(settings, minutes=1e-9), splits)  # stops after a step
     with pytest.raises(ConfigError, match=r"data\.validation_split False, not True"):
@@ -103,7 +118,7 @@ def test_validation_images_that_vanish(
         raise FileNotFoundError(2, "No such file or directory", "images.npy")
 
     monkeypatch.setattr(validation_module, "FeatureCache", gone)
-    message = r"the dataset cannot be read any more: No such file or directory \(images\.npy\)"
+    message = r"cannot be read or written: No such file or directory \(images\.npy\)"
     with pytest.raises(DataError, match=message):
         train(config(tmp_path, validate_every=2, save_every=1), splits)
     assert (tmp_path / "step-0000002.safetensors").is_file()
@@ -192,7 +207,7 @@ def test_a_step_does_not_wait_for_the_device(tmp_path: Path, splits: dict[str, P
 
 def test_what_does_not_change_the_weights_may_change(tmp_path: Path, splits: dict[str, PreparedSplit]) -> None:
     train(config(tmp_path, minutes=1e-9), splits)
-    moved = config(tmp_path, resume=True, data=DataConfig(name="synthetic", workers=1, root=Path("elsewhere")))
+    moved = config(tmp_path, resume=True, data=DataConfig(names=("synthetic",), workers=1, root=Path("elsewhere")))
     train(moved, splits)
     with pytest.raises(ConfigError, match="warmup"):
         train(replace(moved, warmup=3), splits)
@@ -204,7 +219,7 @@ def test_other_folders_are_left_alone(tmp_path: Path, splits: dict[str, Prepared
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="holds something else"):
         train(config(tmp_path), splits)
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match="cannot be read or written"):
         train(config(tmp_path / "notes.txt"), splits)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -14,10 +14,12 @@ from normmatch.config import LossConfig
 from normmatch.training.losses import (
     MatchingLoss,
     NameLoss,
+    count_points,
     cross_entropy,
     hyperspherical,
     info_nce,
     inverse,
+    locating,
     weigh_layers,
 )
 
@@ -313,3 +315,34 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda s: cross_entropy(s, gt_matches0, mask1), (similarity,))
     assert torch.autograd.gradcheck(lambda x: hyperspherical(x, mask1), (layers[0],))
     assert torch.autograd.gradcheck(lambda *x: weigh_layers(hyperspherical(torch.stack(x), mask1)), tuple(layers))
+
+
+def test_locating_is_a_cross_entropy_against_a_gaussian_of_one_cell() -> None:
+    batch, points, side = 2, 3, 5
+    log_p = [torch.randn(batch, points, side * side + 1, dtype=torch.float64).log_softmax(-1) for _ in "01"]
+    places = [torch.rand(batch, points, 2, dtype=torch.float64) for _ in "01"]
+    present = [torch.rand(batch, points) < 0.6 for _ in "01"]
+    output = {"located0": log_p[0], "located1": log_p[1]}
+    data = {"places0": places[0], "places1": places[1], "present0": present[0], "present1": present[1]}
+    found, absent = [], []
+    for source, target in ((0, 1), (1, 0)):
+        for b in range(batch):
+            for v in range(points):
+                if not present[source][b, v]:
+                    continue
+                if not present[target][b, v]:
+                    absent.append(-log_p[source][b, v, -1])
+                    continue
+                weights = torch.zeros(side, side, dtype=torch.float64)
+                for row in range(side):
+                    for column in range(side):
+                        x, y = places[target][b, v] * side
+                        weights[row, column] = torch.exp(-((x - column - 0.5) ** 2 + (y - row - 0.5) ** 2) / 2)
+                found.append(-(weights / weights.sum() * log_p[source][b, v, :-1].view(side, side)).sum())
+    assert found
+    assert absent
+    expected = torch.stack(found).mean() + 0.2 * torch.stack(absent).mean()
+    torch.testing.assert_close(locating(output, data), expected)
+    counts = count_points({**data, "mask0": present[0], "mask1": present[1], "gt_matches0": torch.full((2, 3), -1)})
+    assert (int(counts["count_shown"]), int(counts["count_absent"])) == (len(found), len(absent))
+    torch.testing.assert_close(locating(output, {**data, **counts}), expected)

@@ -18,7 +18,7 @@ from normmatch.model.network import NormMatch
 THIN = {"embed_dim": 8, "depths": (1, 1, 2, 1), "num_heads": (1, 1, 2, 2)}
 
 OPTIONS = (
-    "--model.image-size 96 --model.dim 24 --model.num-layers 2 --steps 2 --batch-size 2 --data.name synthetic "
+    "--model.image-size 96 --model.dim 24 --model.num-layers 2 --steps 2 --batch-size 2 --data.names synthetic "
     "--data.root data --data.workers 0 --validation-pairs 2 --no-compile --accelerator cpu --no-tensorboard"
 )
 

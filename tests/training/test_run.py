@@ -30,7 +30,7 @@ def splits() -> dict[str, PreparedSplit]:
 @pytest.fixture
 def config(tmp_path: Path) -> TrainConfig:
     return TrainConfig(
-        out=tmp_path / "run", model=MODEL, data=DataConfig(name="synthetic", workers=0), steps=2, batch_size=2,
+        out=tmp_path / "run", model=MODEL, data=DataConfig(names=("synthetic",), workers=0), steps=2, batch_size=2,
         warmup=0, precision="32-true", compile=False, accelerator="cpu", validation_pairs=2, tensorboard=False,
     )  # fmt: skip
 

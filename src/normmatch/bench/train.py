@@ -12,10 +12,10 @@ from torch import Tensor
 from normmatch.bench.timing import Row, measure
 from normmatch.config import PRESETS, TrainConfig
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import ConfigError, DataError, DeviceError
+from normmatch.errors import ConfigError, DeviceError
 from normmatch.model.network import NormMatch, equal_points
 from normmatch.training.distributed import make_fabric
-from normmatch.training.loader import ERROR, Shares, make_batches, make_loader
+from normmatch.training.loader import Shares, make_batches, make_loader
 from normmatch.training.loop import recorded, step
 from normmatch.training.optimizer import set_rates
 from normmatch.training.run import make_state
@@ -70,9 +70,7 @@ def bench_data(split: PreparedSplit, config: TrainConfig, seconds: float = 10.0,
     shares = Shares(make_batches(config, split), 0, 1, split if with_images else None)
     loader = make_loader(shares, config, 0, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     warmup, count, start, end = 4 * max(loader.num_workers, 1), 0, 0.0, 0.0
-    for count, batch in enumerate(loader):
-        if ERROR in batch:
-            raise DataError(batch[ERROR])
+    for count, _ in enumerate(loader):
         end = time.perf_counter()
         if count == warmup:
             start = end

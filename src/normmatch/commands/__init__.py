@@ -39,6 +39,7 @@ from normmatch.extras import missing
 DESCRIPTION = "Match semantic keypoints between photographs. `normmatch --version` tells the version."
 RENAMED = {  # options as the README of version 0.1 spells them: for one version more
     "--views": "--frozen-copies",
+    "--data.name": "--data.names",
     "--data.no-hold-out": "--data.no-validation-split",
     "--data.hold-out": "--data.validation-split",
 }

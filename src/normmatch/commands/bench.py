@@ -46,7 +46,7 @@ def data(
     from normmatch.datasets.catalog import load_splits
 
     split = load_splits(name, root, protocol, size, needed=("train",))["train"]
-    source = DataConfig(name=name, root=root, protocol=protocol, workers=workers)
+    source = DataConfig(names=(name,), root=root, protocol=protocol, workers=workers)
     config = TrainConfig(out=Path(), data=source, batch_size=batch_size)
     for with_images in (False, True):
         rate = bench_data(split, config, seconds, with_images)

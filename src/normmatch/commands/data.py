@@ -68,28 +68,45 @@ def prepare(
 
 
 def check(
-    name: Positional[DatasetName],
+    names: Positional[tuple[DatasetName, ...]],
     root: Path,
     protocol: ProtocolName = "nmt",
+    exclude: tuple[DatasetName, ...] = (),
+    exclude_classes: tuple[str, ...] = (),
     out: Path | None = None,
     overwrite: bool = False,
 ) -> None:
     """Count what a dataset holds, name what is missing, and draw a sheet of random crops with their keypoints.
 
+    Of several datasets, or with something excluded: what a training on them would see.
+
     Args:
-        name: the dataset
-        root: the folder that it lies in
+        names: the dataset, or several
+        root: the folder that they lie in
         protocol: the rules to read the annotations by
+        exclude: more benchmarks of the folder whose validation and test photographs are left out
+        exclude_classes: classes that are left out
         out: the PNG to draw; NAME-check.png in the current folder if not given
         overwrite: replace a picture that NormMatch did not write, too
     """
+    from normmatch.config import DataConfig
     from normmatch.datasets.catalog import open_dataset
     from normmatch.datasets.check import contact_sheet, print_summary
     from normmatch.outputs import check_outputs
 
-    out = out or Path(f"{name}-check.png")
+    data = DataConfig(names, exclude=exclude, exclude_classes=exclude_classes, root=root, protocol=protocol)
+    out = out or Path(f"{data.name}-check.png")
     check_outputs({"--out": out}, (root,), overwrite)
-    dataset = open_dataset(name, root, protocol)
+    proof = ""
+    if data.plain:
+        dataset = open_dataset(names[0], root, protocol)
+    else:
+        from normmatch.datasets import mixture
+
+        dataset = mixture.load(names, root, protocol, exclude, exclude_classes)
+        proof = mixture.prove(dataset, names, root, exclude)
     contact_sheet(dataset, out)
     print_summary(dataset, get_protocol(protocol).fewest_shared)
+    if proof:
+        print(proof)
     print(f"the contact sheet is {out}")

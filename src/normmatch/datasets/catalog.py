@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from normmatch.config import DatasetName, ProtocolName
+from normmatch.config import DataConfig, DatasetName, ProtocolName
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import Dataset, PreparedSplit
 from normmatch.errors import ConfigError, DataError
@@ -68,6 +68,27 @@ def load_splits(
     splits = load_prepared(folder)  # just made of this dataset, or compared with it
     _check_needed(name, root, [key for key, split in splits.items() if split.objects], needed)
     return splits
+
+
+def load_training(data: DataConfig, size: int, also: Collection[str] = ()) -> dict[str, PreparedSplit]:
+    """The prepared splits of what a training names, and those of `also`; prepared and checked like `load_splits`."""
+    from normmatch.datasets import mixture
+    from normmatch.datasets.prepared import load_prepared, prepare
+
+    needed = (*data.needed_splits, *also)
+    if data.plain:
+        return load_splits(data.names[0], data.root, data.protocol, size, needed)
+    dataset = mixture.load(data.names, data.root, data.protocol, data.exclude, data.exclude_classes)
+    _check_needed(data.name, data.root, [key for key, split in dataset.splits.items() if split.objects], needed)
+    folder = training_folder(data, size)
+    prepare(dataset, folder, size)
+    return load_prepared(folder)
+
+
+def training_folder(data: DataConfig, size: int) -> Path:
+    """Where the cache of what a training names is."""
+    without = "".join(f"-no-{name}" for name in (*data.exclude, *data.exclude_classes))
+    return Path(data.root) / "prepared" / f"{data.name}{without}-{data.protocol}-{size}"
 
 
 def _check_needed(name: str, root: Path, found: Collection[str], needed: Collection[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from normmatch.annotations import Annotation
 from normmatch.annotations.images import image_files, upright_size
-from normmatch.datasets.layout import ZERO_BASED_TO_OURS, Skipped, find_folder, main_reasons
+from normmatch.datasets.layout import UNUSABLE, ZERO_BASED_TO_OURS, Skipped, find_folder, main_reasons
 from normmatch.datasets.types import Dataset, Split
 from normmatch.datasets.warped import grid_points, project, projected_object
 from normmatch.errors import DataError
@@ -46,43 +46,34 @@ def load(root: Path, grid: int = 8) -> Dataset:
     return Dataset("hpatches", "nmt", {"test": Split(tuple(objects), np.array(pairs, dtype=np.int64))}, skipped)
 
 
-def read_homography(path: Path) -> np.ndarray | None:
-    """(3, 3) homography for pixels with centres at +0.5, or None where the file is missing or has no such matrix."""
-    try:
-        homography = np.loadtxt(path)  # (3, 3)
-    except (OSError, ValueError):
-        return None
+def read_homography(path: Path) -> np.ndarray:
+    """(3, 3) homography for pixels with centres at +0.5."""
+    homography = np.loadtxt(path)  # (3, 3)
     if homography.shape != (3, 3) or not np.isfinite(homography).all() or np.linalg.det(homography) == 0:
-        return None
+        raise ValueError("no homography")
     return TO_OURS @ (homography / homography[2, 2]) @ np.linalg.inv(TO_OURS)
 
 
 def _read_sequence(folder: Path, grid: int, skipped: Skipped) -> list[Annotation]:
     """Image 1 with the grid, then the other images with the grid's projections; empty without a usable image 1."""
-    images: dict[str, Path] = {}
-    for path in image_files(folder):
-        if path.stem in images:
-            skipped.add("images of a name that is there already", path)
-        images[path.stem] = path
+    images = {path.stem: path for path in image_files(folder)}
     label = LABELS[folder.name[:2]]
-    size = upright_size(images["1"]) if "1" in images else None
-    if size is None:
-        skipped.add("sequences without a readable image 1", images.get("1", folder / "1.ppm"))
-        return []
-    points = grid_points(size, grid)  # (grid * grid, 2)
-    sequence = [projected_object(images["1"], label, size, points)]
-    for number in map(str, range(2, 7)):
-        image = images.get(number, folder / f"{number}{images['1'].suffix}")
-        size = upright_size(image)
-        homography = read_homography(folder / f"H_1_{number}")
-        if size is None:
-            skipped.add("images that are missing or broken", image)
-        elif homography is None:
-            skipped.add("images without their homography", folder / f"H_1_{number}")
+    sequence: list[Annotation] = []
+    for number in range(1, 7):
+        try:
+            image = images[str(number)]
+            size = upright_size(image)
+            homography = read_homography(folder / f"H_1_{number}") if number > 1 else np.eye(3)
+            if size is None or (number > 1 and not sequence):
+                raise ValueError("no image, or no first one")
+        except UNUSABLE:
+            skipped.add("images that are missing or broken, or whose homography is", folder / f"{number}.ppm")
+            continue
+        if number == 1:
+            points = grid_points(size, grid)  # (grid * grid, 2)
+        obj = projected_object(image, label, size, project(homography, points))
+        if len(obj.names) < FEWEST_INSIDE:
+            skipped.add(f"images with fewer than {FEWEST_INSIDE} keypoints inside", image, expected=True)
         else:
-            obj = projected_object(image, label, size, project(homography, points))
-            if len(obj.names) < FEWEST_INSIDE:
-                skipped.add(f"images with fewer than {FEWEST_INSIDE} keypoints inside", image, expected=True)
-            else:
-                sequence.append(obj)
+            sequence.append(obj)
     return sequence if len(sequence) > 1 else []

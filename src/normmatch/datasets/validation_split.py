@@ -1,7 +1,8 @@
 """Taking a validation split out of training objects."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,11 @@ Objects = tuple[Annotation, ...]
 
 
 def validation_split(
-    objects: Iterable[Annotation], share: float, seed: int, fewest_shared: int = 2
+    objects: Iterable[Annotation],
+    share: float,
+    seed: int,
+    fewest_shared: int = 2,
+    photograph: Callable[[Annotation], Path] = attrgetter("path"),
 ) -> tuple[Objects, Objects]:
     """Training and validation objects: about `share` of every class, no photograph on both sides.
 
@@ -26,7 +31,7 @@ def validation_split(
         raise ConfigError(f"val_share is {share}; expected at least 0 and less than 1.")
     by_image: dict[Path, list[Annotation]] = defaultdict(list)
     for obj in objects:
-        by_image[obj.path].append(obj)
+        by_image[photograph(obj)].append(obj)
     images = sorted(by_image)
     order = [images[i] for i in np.random.default_rng(seed).permutation(len(images))] if share else []
     barred: set[str] = set()  # classes that cannot have a pair in validation

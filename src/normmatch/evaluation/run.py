@@ -18,7 +18,7 @@ from normmatch.evaluation.predictions import Predictions, load_predictions, save
 from normmatch.evaluation.score import Result, make_report
 from normmatch.evaluation.tables import make_tables, percent, print_table, write_markdown
 from normmatch.outputs import check_outputs, words_apart, write_json, writing
-from normmatch.weights import FILE_NAME, find_weights, set_min_score
+from normmatch.weights import FILE_NAME, find_weights, set_calibration
 
 DEFAULT_WEIGHTS = "small"
 
@@ -97,7 +97,7 @@ def run_networks(
             save_predictions(item, cast(Path, config.out) / file_name(item, number if len(weights) > 1 else None))
         if config.calibrate:
             calibrations.append(calibrate(predictions, config.split))
-            set_min_score(files[number], calibrations[-1]["threshold"])
+            set_calibration(files[number], calibrations[-1]["threshold"], calibrations[-1]["probabilities"])
     return shown, calibrations
 
 

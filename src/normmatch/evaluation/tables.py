@@ -159,7 +159,11 @@ def calibration_table(found: Result) -> Table:
         for split, result in found[key].items():
             rows.append((f"{split}, {words}", *map(percent, result["mean"].values())))
     title = f"calibration of {found['weights']}, in %: protocol {found['protocol']}, {found['sampling']} points"
-    note = f"min_score {found['threshold']:g} is in the weights file now"
+    errors = [f"{split} {percent(a)} -> {percent(b)}" for split, (a, b) in found["calibration_error"].items()]
+    note = (
+        f"min_score {found['threshold']:g} is in the weights file now, and what makes probabilities of scores: their "
+    )
+    note += f"calibration error is {', '.join(errors)}"
     return Table(title, ("split", *F1_COLUMNS), rows, [note])
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normmatch.config import PRESETS, AugmentConfig, TrainConfig
-from normmatch.datasets.catalog import load_splits
+from normmatch.config import PRESETS, AugmentConfig, DatasetName, TrainConfig
+from normmatch.datasets.catalog import load_training
 from normmatch.errors import ConfigError, WeightsError
 from normmatch.evaluation.config import EvalConfig
 from normmatch.evaluation.predict_all import predict_all
@@ -52,6 +52,24 @@ def _vanilla(config: TrainConfig) -> TrainConfig:
     return replace(config, model=replace(config.model, transformer="vanilla"))
 
 
+def _without_locating(config: TrainConfig) -> TrainConfig:
+    return replace(config, model=replace(config.model, locate_dim=0), augment=replace(config.augment, self_pairs=0.0))
+
+
+def _without_dataset(name: DatasetName) -> Callable[[TrainConfig], TrainConfig]:
+    """The others of a mixture alone, still without the photographs that this one tests."""
+
+    def change(config: TrainConfig) -> TrainConfig:
+        data = config.data
+        if name not in data.names or len(data.names) == 1:
+            return config
+        kept = [i for i, other in enumerate(data.names) if other != name]
+        names, shares = tuple(data.names[i] for i in kept), tuple(data.shares[i] for i in kept if data.shares)
+        return replace(config, data=replace(data, names=names, shares=shares, exclude=(*data.exclude, name)))
+
+    return change
+
+
 def _vgg16(config: TrainConfig) -> TrainConfig:
     """The other backbone, at the size of images that it is used with; its weights are set by `ablate`."""
     names = ("backbone", "backbone_layers", "image_size")
@@ -69,6 +87,9 @@ ROWS = {
     "name-loss": Row("without name loss (ours)", _loss(names=0.0)),
     "layer-match": Row("without layer match (ours)", _loss(layer_match=0.0)),
     "paper-losses": Row("the paper's losses only", _loss(names=0.0, layer_match=0.0)),
+    "locating": Row("without locating (ours)", _without_locating),
+    "pascal-voc": Row("without PascalVOC (ours)", _without_dataset("pascal-voc")),
+    "spair-71k": Row("without SPair-71k (ours)", _without_dataset("spair-71k")),
 }
 
 
@@ -89,14 +110,14 @@ def ablate(
         device=config.accelerator,
     )
     for size in {run.model.image_size for run in runs.values()}:  # better found missing now than after the first row
-        load_splits(data.name, data.root, data.protocol, size, (*data.needed_splits, split))
+        load_training(data, size, (split,))
     until = time.monotonic() + 60 * config.minutes if config.minutes else None
     done: dict[str, Result] = {}
     for name, run in runs.items():
         if not finish(run, until):
             print(f"time is up in the row {name}; the same command goes on from here")
             break
-        ((predictions,),) = predict_all([str(run.out)], data.name, measure)
+        ((predictions,),) = predict_all([str(run.out)], data.names[0], measure)
         done[name] = {"train": as_json(run), **score(predictions)}
         write_json(config.out / REPORT, {"rows": make_rows(done), "results": done}, indent=1)
         write_markdown(config.out / TABLE, [make_table(done)])
@@ -109,6 +130,11 @@ def check(config: TrainConfig, rows: Sequence[str], vgg16_weights: str) -> None:
     """Refuse what cannot be, before the first row is trained."""
     if unknown := set(rows) - set(ROWS):
         raise ConfigError(f"there is no row {min(unknown)!r} in the ablation table; expected {', '.join(ROWS)}")
+    for name in rows:
+        if name != FULL and row_config(config, name, vgg16_weights) == replace(config, out=config.out / name):
+            raise ConfigError(
+                f"the row {name!r} would be the full one again: the training has nothing of it to leave out"
+            )
     if config.devices > 1 or under_torchrun():
         raise ConfigError("the ablation table is trained on one device; start rows on several with normmatch train")
     if config.resume or config.init:
@@ -134,9 +160,7 @@ def finish(run: TrainConfig, until: float | None) -> bool:
         check_same(run, read_json(run.out / CONFIG))
     if not (run.out / FILE_NAME).is_file():
         left = max(1e-9, (until - time.monotonic()) / 60) if until else 0.0
-        data = run.data
-        splits = load_splits(data.name, data.root, data.protocol, run.model.image_size, data.needed_splits)
-        train(replace(run, resume=begun, minutes=left), splits)
+        train(replace(run, resume=begun, minutes=left), load_training(run.data, run.crop_size))
     return (run.out / FILE_NAME).is_file()
 
 

@@ -59,7 +59,7 @@ def training_config(out: Path, steps: int) -> TrainConfig:
     return TrainConfig(
         out=out,
         model=PRESETS["tiny"],
-        data=DataConfig(name="synthetic", workers=0),
+        data=DataConfig(names=("synthetic",), workers=0),
         augment=AugmentConfig(affine=0.0, photometric=0.0, mixup=0.0),
         steps=steps,
         batch_size=16,

@@ -30,7 +30,7 @@ from torch.export import Dim, ExportedProgram
 
 from normmatch.errors import ExportError, first_line
 from normmatch.model.assignment import best_matches
-from normmatch.model.backbone import VGG16_STRIDE, TimmBackbone, VGG16Backbone, vit_blocks
+from normmatch.model.backbone import TimmBackbone, VGG16Backbone, vit_blocks
 from normmatch.model.network import MatchingHead, NormMatch, delaunay_batch
 from normmatch.model.sampling import Nodes, node_features
 from normmatch.model.spline import SplineConv
@@ -123,15 +123,9 @@ def _resample(
 
 def image_step(model: NormMatch) -> int:
     """Height and width may be any multiples of this, from two on; 0 where the size is fixed."""
-    backbone = model.backbone
-    if isinstance(backbone, VGG16Backbone):
-        step = VGG16_STRIDE
-    elif backbone.fixed_size:
-        return 0
-    else:
-        step = backbone.patch if backbone.patch > 1 else backbone.smallest
+    size, step = model.config.image_size, model.backbone.step
     # The size that the network was made for must be one of them, or nothing could be done with the file.
-    return step if model.config.image_size % step == 0 and model.config.image_size >= 2 * step else 0
+    return step if step and size % step == 0 and size >= 2 * step else 0
 
 
 def trace(model: NormMatch) -> dict[str, Graph]:

@@ -18,6 +18,7 @@ def decode(
     one_to_one: bool,
     mutual: bool,
     min_score: float,
+    calibration: Sequence[float] = (),
 ) -> list[Result]:
     """The matches of B pairs, all at once; each result is that of `Matcher.match`.
 
@@ -28,12 +29,14 @@ def decode(
         one_to_one: the assignment with the largest sum (Hungarian method), so that no point is used twice.
         mutual: only matches that are the best of both their points; they use no point twice either.
         min_score: matches below this score are dropped.
+        calibration: of the network's config; without it scores stay as they are.
     """
     scores = np.exp(log_assignment).clip(0, 1) * similarity.clip(0, 1)  # (B, M, N), as in model/assignment.py
     if one_to_one and not mutual:
         (matches0, scores0), (matches1, scores1) = _hungarian(log_assignment, scores, counts)
     else:
         (matches0, scores0), (matches1, scores1) = _best(log_assignment, scores), _best(log_assignment.mT, scores.mT)
+    scores0, scores1 = (as_probabilities(scores, calibration) for scores in (scores0, scores1))
     matches0, matches1 = np.where(scores0 < min_score, -1, matches0), np.where(scores1 < min_score, -1, matches1)
     if mutual:
         matches0, matches1 = _returned(matches0, matches1), _returned(matches1, matches0)
@@ -53,6 +56,14 @@ def decode(
             }
         )
     return results
+
+
+def as_probabilities(scores: np.ndarray, calibration: Sequence[float]) -> np.ndarray:
+    """The share of right answers among those with such scores, as it was on held-out objects."""
+    if not len(calibration):
+        return scores
+    known, probabilities = np.split(np.asarray(calibration), 2)
+    return np.interp(scores, known, probabilities).astype(np.float32)
 
 
 def low_scores(result: Result, min_score: float) -> bool:

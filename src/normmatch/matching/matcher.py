@@ -5,7 +5,6 @@ result = matcher.match("cat.jpg", "raccoon.jpg", keypoints0, keypoints1)
 result["matches0"]  # for each of keypoints0 the index into keypoints1, -1 where it has no partner
 """
 
-import functools
 import itertools
 import threading
 from collections import OrderedDict
@@ -21,11 +20,9 @@ from normmatch.checks import (
     check_iterator,
     check_list,
     check_number,
-    check_path,
     check_word,
-    shown,
 )
-from normmatch.config import BackendName, MatchOptions
+from normmatch.config import LIMITS, BackendName, MatchOptions
 from normmatch.errors import ConfigError, InputError
 from normmatch.geometry import MAX_POINTS, CropKey, CropWithKeypoints, make_crop, place_keypoints
 from normmatch.matching.backends import Backend, choose
@@ -55,6 +52,8 @@ class Matcher:
         compile: compile the network with torch: minutes, which thousands of pairs one by one on a GPU pay back.
         precision: of the backbone: auto, float32; with torch bfloat16 or float16, with onnx int8; auto is the fastest
             that the device has.
+        size: side of the square that photographs are resized to, such as 518 for more precision; the network's own if
+            not given.
         cache: how many images are remembered, by their content, encoded and with their keypoints.
     """
 
@@ -66,10 +65,13 @@ class Matcher:
         backend: BackendName = "auto",
         compile: bool = False,
         precision: str = "auto",
+        size: int | None = None,
         cache: int = 32,
     ) -> None:
         cache = check_count(cache, "cache", 0, MAX_CACHE, "a number of images", ConfigError)
         self.backend = _open_backend(weights, device, backend, compile, precision)
+        if size is not None:
+            self.backend.image_size = _check_size(size, self.backend)
         self.cache = cache
         self._features, self._tokens = LRUCache(cache), LRUCache(cache)  # of images, and of images with keypoints
 
@@ -77,8 +79,9 @@ class Matcher:
     def from_options(cls, options: MatchOptions, cache: int = 32) -> Self:
         """The network that the options of a command ask for."""
         return cls(
-            options.weights, device=options.device, backend=options.backend, compile=options.compile, cache=cache
-        )
+            options.weights, device=options.device, backend=options.backend, compile=options.compile,
+            size=options.size, cache=cache,
+        )  # fmt: skip
 
     def match(
         self,
@@ -202,6 +205,7 @@ class Matcher:
         min_score = self.backend.min_score if min_score is None else min_score
         flags = {"one_to_one": check_flag(one_to_one, "one_to_one"), "mutual": check_flag(mutual, "mutual")}
         options: dict[str, Any] = {**flags, "min_score": check_number(min_score, "min_score", 0, 1, "a score")}
+        options["calibration"] = self.backend.calibration
         if tokens is None:
             tokens = self.embed(crop for pair in pairs if all(len(c.keypoints) for c in pair) for crop in pair)
         counts = [(len(first.keypoints), len(second.keypoints)) for first, second in pairs]
@@ -267,27 +271,6 @@ class LRUCache:
                 self._things.popitem(last=False)
 
 
-def match_pair(
-    image0: Any,
-    image1: Any,
-    keypoints0: Any,
-    keypoints1: Any,
-    *,
-    weights: str | Path = "small",
-    device: str = "auto",
-    backend: BackendName = "auto",
-    **options: Any,
-) -> Result:
-    """`Matcher.match` with a network that is loaded at the first call and kept; `options` are those of `match`."""
-    key: Any = (value if isinstance(value, Hashable) else shown(value) for value in (device, backend))
-    return _shared(str(check_path(weights, "weights")), *key).match(image0, image1, keypoints0, keypoints1, **options)
-
-
-@functools.lru_cache(maxsize=2)
-def _shared(weights: str, device: str, backend: BackendName) -> Matcher:
-    return Matcher(weights, device=device, backend=backend)
-
-
 def _open_backend(weights: Any, device: str, backend: str, compile: bool, precision: str) -> Backend:
     compile = check_flag(compile, "compile")
     if check_word(backend, "backend", ("auto", "torch", "onnx"), ConfigError) == "auto":
@@ -299,6 +282,18 @@ def _open_backend(weights: Any, device: str, backend: str, compile: bool, precis
     from normmatch.matching.backends.onnx import OnnxBackend
 
     return OnnxBackend(weights, device, precision, compile)
+
+
+def _check_size(size: Any, backend: Backend) -> int:
+    """A side of images that the network can take."""
+    size = check_count(size, "size", 1, int(LIMITS["image_size"][1]), "a side of images in pixels", ConfigError)
+    step = backend.step
+    if size != backend.image_size and (not step or size % step or size < 2 * step):
+        expected = (
+            f"a multiple of {step} from {2 * step} on" if step else f"{backend.image_size}, the only one it knows"
+        )
+        raise ConfigError(f"size is {size}; expected {expected}.")
+    return size
 
 
 def _batches(counts: Sequence[int], most: int) -> Iterator[list[int]]:

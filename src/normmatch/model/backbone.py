@@ -80,6 +80,7 @@ class TimmBackbone(nn.Module):
         self.fixed_size = options.get("img_size")
         self.patch = self.net.patch_embed.patch_size[0] if "dynamic_img_size" in options else 1
         self.smallest = self.net.feature_info[layers[1]]["reduction"]
+        self.step = 0 if self.fixed_size else self.patch if self.patch > 1 else self.smallest  # sizes are multiples
 
     def forward(self, image: Tensor) -> Features:
         """Read images (B, 3, H, W) in [0, 1]."""
@@ -102,6 +103,8 @@ class TimmBackbone(nn.Module):
 
 class VGG16Backbone(nn.Module):
     """VGG16 as older matchers use it. `layers` are positions in `vgg16().features`: 20 is relu4_2, 25 is relu5_1."""
+
+    step = VGG16_STRIDE
 
     def __init__(self, layers: tuple[int, int], pretrained: bool) -> None:
         super().__init__()

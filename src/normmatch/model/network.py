@@ -17,6 +17,7 @@ from normmatch.geometry import delaunay
 from normmatch.model.assignment import best_matches, log_sinkhorn
 from normmatch.model.backbone import Features, check_fits_file, load_weights, make_backbone
 from normmatch.model.inputs import check_image, check_pair
+from normmatch.model.locate import Located, LocatingHead, calibrated, decode, dense_both, describe
 from normmatch.model.sampling import Nodes, sample
 from normmatch.model.spline import SplineCNN, pseudo_coordinates
 from normmatch.model.transformer import TwoStreamTransformer, norm
@@ -145,6 +146,7 @@ class NormMatch(nn.Module):
             config.backbone, config.backbone_layers, config.image_size, config.backbone_weights
         )
         self.head = MatchingHead(config, sum(self.backbone.channels), self.backbone.global_channels)
+        self.locating = LocatingHead(self.backbone.channels, config.locate_dim) if config.locate_dim else None
 
     def forward(self, data: Mapping[str, Any]) -> dict[str, Tensor]:
         """Match the keypoints of B image pairs.
@@ -197,6 +199,50 @@ class NormMatch(nn.Module):
         ):
             output[f"matches{i}"], output[f"matching_scores{i}"] = best_matches(assignment, cosines)
         return cut(output, data["keypoints0"].shape[1], data["keypoints1"].shape[1])
+
+    def locate(self, data: Mapping[str, Any]) -> Located:
+        """Where the keypoints of image 0 lie in image 1, or that they are absent there.
+
+        Args:
+            data: image0 and image1, or features0 and features1, and keypoints0 (B, N, 2), as for `forward`.
+        """
+        features0, features1 = self.features(data)
+        dense0, dense1 = self.locate_maps(features0), self.locate_maps(features1)
+        queries = describe(dense0, data["keypoints0"].to(dense0.dtype), features0.size)  # (B, N, D)
+        cells = dense1.shape[2], dense1.shape[3]
+        found = decode(self._locating_head().log_probabilities(queries, dense1), cells, features1.size)
+        return found._replace(scores=calibrated(found.scores, self.config.locate_calibration))
+
+    def locate_maps(self, features: Features) -> Tensor:
+        """Unit descriptors (B, D, h, w) of every place of encoded images: points are found where theirs is alike."""
+        return self._locating_head()(features.maps)
+
+    def _locating_head(self) -> LocatingHead:
+        if self.locating is None:
+            raise ConfigError("this network cannot locate; expected one that was trained with model.locate_dim")
+        return self.locating
+
+    def describe_places(
+        self, features0: Features, features1: Features, points: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Log-probabilities (B, V, h w + 1) of where points lie in the other image: what the locating loss needs.
+
+        Args:
+            points: places0, places1 (B, V, 2) as shares of an image.
+        """
+        head = self._locating_head()
+        dense0, dense1 = dense_both(head, features0, features1)
+        queries0, queries1 = (describe(d, points[f"places{i}"], (1, 1)) for i, d in enumerate((dense0, dense1)))
+        located0, located1 = head.log_probabilities(queries0, dense1), head.log_probabilities(queries1, dense0)
+        return {"located0": located0, "located1": located1}
+
+    def heads(self) -> list[nn.Parameter]:
+        """Everything that is learned after the backbone."""
+        return [*self.head.parameters(), *(self.locating.parameters() if self.locating is not None else ())]
+
+    def compiled_heads(self) -> list[nn.Module]:
+        """What of the heads is compiled part by part."""
+        return [*self.head.compiled_parts(), *([self.locating] if self.locating is not None else ())]
 
     def normalize_weights(self) -> None:
         """Put the transformer's matrices back on the sphere: to be called after every optimiser step."""

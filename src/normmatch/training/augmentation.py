@@ -25,7 +25,8 @@ from normmatch.config import AugmentConfig
 class AugmentParams:
     """What happens to each of M images. A field that does nothing for an image holds its neutral value."""
 
-    flip: np.ndarray  # (M,) bool: mirror first
+    flip: np.ndarray  # (M,) bool: mirror first, names swapped
+    mirror: np.ndarray  # (M,) bool: mirror once more, names as they are, where they tell no sides; both of a pair
     affine: np.ndarray  # (M, 2, 3) float32: then p' = A p + t, with the image's centre at 0 and its edges at +-1
     light: np.ndarray  # (M, 2) float32: gain of brightness, gain of contrast
     partner: np.ndarray  # (M,) int64: the other image, for mixup and cutmix
@@ -51,6 +52,7 @@ def draw_params(rng: np.random.Generator, config: AugmentConfig, pairs: int, siz
         share=np.where(_happens(rng, config.mixup, (count,)), share, 1.0).astype(np.float32),
         cut=np.where(_happens(rng, config.cutmix, (count, 1)), _draw_box(rng, config, count, size), 0),
         erase=np.where(_happens(rng, config.erase, (count, 1)), _draw_box(rng, config, count, size), 0),
+        mirror=np.tile(_happens(rng, config.mirror, (pairs,)), 2) if config.mirror else np.zeros(count, bool),
     )
 
 
@@ -133,6 +135,8 @@ def fit_params(
         the parameters to render with, the moved keypoints, and which of them are present.
     """
     params, keypoints, present = _fit_flip(params, keypoints, present, swap, fewest)
+    mirror = params.mirror & np.tile((swap == np.arange(swap.shape[1])).all(1), 2)
+    params = replace(params, mirror=mirror, flip=params.flip | mirror)
     params = _fit_affine(params, keypoints, present, size)
     keypoints = move_keypoints(params, keypoints.reshape(len(params.flip), -1, 2), size).reshape(keypoints.shape)
     params, present = _fit_boxes(params, keypoints, present, fewest)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -24,7 +25,9 @@ from normmatch.datasets.batches import collate, read_images
 from normmatch.datasets.pairs import ClassPairs, class_pairs
 from normmatch.datasets.types import Images, KeypointPair, PreparedSplit, Sampling, pair_points
 from normmatch.errors import ConfigError, DataError
-from normmatch.training.augmentation import add_noise, draw_params, fit_params, render
+from normmatch.training.augmentation import AugmentParams, add_noise, draw_params, fit_params, render
+
+OWN_POINTS = 20  # of a pair of one photograph, at most
 
 
 class ImagesOnDevice:
@@ -49,6 +52,9 @@ def batch_images(batch: Mapping[str, Tensor], source: ImagesOnDevice | None = No
         images = source[torch.cat([batch["index0"], batch["index1"]])]  # (2B, 3, S, S)
     else:
         images = torch.cat([batch["image0"], batch["image1"]])
+    if "image_side" in batch and len(batch["image_side"]) != images.shape[-1]:
+        sides = [len(batch["image_side"])] * 2
+        images = F.interpolate(images.float(), sides, mode="bilinear", antialias=True, align_corners=False)
     rendered = render(images, batch) if "augment_affine" in batch else images.float() / 255
     image0, image1 = rendered.chunk(2)
     return image0, image1
@@ -93,8 +99,14 @@ def _class_names(split: PreparedSplit) -> dict[str, tuple[str, ...]]:
 class TrainBatches(Dataset[dict[str, Tensor]]):
     """An endless row of training batches: `batches[step]` is a pure function of the seed and the step.
 
-    Classes are drawn with equal chances, then one of all pairs of the class that share `min_shared` names. A split
-    that comes with its own pairs gives each of those the same chance. `skipped` counts, by reason, what gives no pair.
+    Classes are drawn with equal chances, or datasets by `shares` and then their classes; then one of all pairs of the
+    class that share `min_shared` names. A split that comes with its own pairs gives each of those the same chance.
+    `skipped` counts, by reason, what gives no pair.
+
+    Args:
+        shares: how often each dataset of a mixture is shown, by what its classes' names begin with.
+        places: tell also where all points of both objects are, for the locating loss:
+            places0, places1 (B, V, 2) as shares of an image, present0, present1 (B, V); column v is one name.
     """
 
     def __init__(
@@ -108,24 +120,35 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         with_images: bool = False,
         points: int | None = None,
         table: KeypointTable | None = None,
+        shares: Mapping[str, float] | None = None,
+        places: bool = False,
     ) -> None:
         if min_shared < 2:
             raise ConfigError(f"min_shared is {min_shared}, but a training pair needs 2 keypoints in common or more.")
         self.split, self.batch_size, self.seed, self.points = split, batch_size, seed, points
         self.sampling: Sampling = sampling
-        self.augment, self.min_shared, self.with_images = augment, min_shared, with_images
+        self.augment, self.min_shared, self.with_images, self.places = augment, min_shared, with_images, places
         self.table = table or KeypointTable(split)
         self.skipped: Counter[str] = Counter()
-        self.sources: list[ClassPairs | np.ndarray] = self._own_pairs() if split.pairs is not None else self._classes()
+        self.sources: list[ClassPairs | np.ndarray] = []
+        self.labels: list[str] = []  # of the sources that are classes
+        if split.pairs is not None:
+            self._own_pairs()
+        else:
+            self._classes()
         if not self.sources:
             raise DataError(f"there is nothing to train on: no two objects of a class share {min_shared} keypoints.")
+        self.chances = _chances(self.labels, shares) if shares else None  # of the sources
 
-    def _classes(self) -> list[ClassPairs | np.ndarray]:
-        possible = class_pairs(self.split, self.min_shared)
-        self.skipped.update(f"class {label} gives no pair" for label, pairs in possible.items() if not len(pairs))
-        return [pairs for pairs in possible.values() if len(pairs)]
+    def _classes(self) -> None:
+        for label, pairs in class_pairs(self.split, self.min_shared).items():
+            if len(pairs):
+                self.sources.append(pairs)
+                self.labels.append(label)
+            else:
+                self.skipped[f"class {label} gives no pair"] += 1
 
-    def _own_pairs(self) -> list[ClassPairs | np.ndarray]:
+    def _own_pairs(self) -> None:
         pairs = np.asarray(self.split.pairs)
         labels = np.array([item.label for item in self.split.objects])[pairs]  # (P, 2)
         crossing = np.flatnonzero(labels[:, 0] != labels[:, 1])
@@ -135,29 +158,73 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
         pairs = pairs[shared >= self.min_shared]
         if len(pairs) < len(shared):
             self.skipped[f"pair shares fewer than {self.min_shared} keypoints"] = len(shared) - len(pairs)
-        return [pairs] if len(pairs) else []
+        self.sources += [pairs] if len(pairs) else []
 
     def __getitem__(self, step: int) -> dict[str, Tensor]:
         rng = np.random.default_rng((self.seed, step))
         index = self._draw(rng)  # (2, B)
+        stored = self.split.images.shape[1]
+        size = self._size(rng)
         keypoints, present = self.table.keypoints[index], self.table.present[index]  # (2, B, V, 2), (2, B, V)
-        params = None
+        if size != stored:
+            keypoints = keypoints * np.float32(size / stored)
+        own = np.zeros(self.batch_size, bool)  # (B,): pairs of one photograph
+        params, extra = None, {}
         if self.augment is not None:
-            size = self.split.images.shape[1]
-            params = draw_params(rng, self.augment, self.batch_size, size)
-            swap = self.table.swap[index[0]]  # (B, V)
-            params, keypoints, present = fit_params(params, keypoints, present, swap, size, self.min_shared)
+            own[: round(self.augment.self_pairs * self.batch_size)] = True
+            index[1, own] = index[0, own]
+            params, keypoints, present = self._augment(rng, index, keypoints, present, own, size)
+            extra = params.tensors()
+        if self.places:
+            extra |= {f"places{i}": torch.from_numpy(keypoints[i] / np.float32(size)) for i in (0, 1)}
+            extra |= {f"present{i}": torch.from_numpy(present[i]) for i in (0, 1)}
+        if self.augment is not None:
             keypoints = add_noise(rng, keypoints, self.augment.noise)
-        batch = collate(self._pairs(rng, index, keypoints, present), self.points, self.table.numbers)
-        if params is not None:
-            batch |= params.tensors()
+        shown = present & ~own[:, None]  # points without names are for locating alone
+        batch = collate(self._pairs(rng, index, keypoints, shown), self.points, self.table.numbers) | extra
+        if params is not None and params.mirror.any():
+            for i in "01":  # a mirrored left is a right, which its learned vector must not be taught
+                batch[f"name_ids{i}"][params.mirror[: self.batch_size]] = -1
+        if self.augment is not None and self.augment.sizes:
+            batch["image_side"] = torch.zeros(size, dtype=torch.uint8)  # its length; a number would be waited for
         if self.with_images:
             batch |= {"image0": read_images(self.split, index[0]), "image1": read_images(self.split, index[1])}
         return batch
 
+    def _size(self, rng: np.random.Generator) -> int:
+        """The side of a step's images."""
+        sizes = self.augment.sizes if self.augment is not None else ()
+        return int(rng.choice(sizes)) if sizes else self.split.images.shape[1]
+
+    def _augment(
+        self,
+        rng: np.random.Generator,
+        index: np.ndarray,
+        keypoints: np.ndarray,
+        present: np.ndarray,
+        own: np.ndarray,
+        size: int,
+    ) -> tuple[AugmentParams, np.ndarray, np.ndarray]:
+        """Draw parameters and move the points (2, B, V, 2) by them; pairs of one photograph get points of their own."""
+        assert self.augment is not None
+        params = draw_params(rng, self.augment, self.batch_size, size)
+        if own.any():
+            columns = keypoints.shape[2]
+            keypoints[:, own] = rng.uniform(0.02 * size, 0.98 * size, (int(own.sum()), columns, 2)).astype(np.float32)
+            present[:, own] = False  # so that they hold no map back
+        swap = self.table.swap[index[0]]  # (B, V)
+        params, keypoints, present = fit_params(params, keypoints, present, swap, size, self.min_shared)
+        if own.any():
+            inside = np.all((keypoints >= 0) & (keypoints <= size), axis=-1)  # (2, B, V)
+            present[:, own] = inside[:, own] & (np.arange(keypoints.shape[2]) < OWN_POINTS)
+        return params, keypoints, present
+
     def _draw(self, rng: np.random.Generator) -> np.ndarray:
         """The objects of each pair: (2, B)."""
-        source = rng.integers(len(self.sources), size=self.batch_size)
+        if self.chances is None:
+            source = rng.integers(len(self.sources), size=self.batch_size)
+        else:
+            source = rng.choice(len(self.sources), self.batch_size, p=self.chances)
         number = rng.random(self.batch_size)
         drawn = np.array([self.sources[s][int(u * len(self.sources[s]))] for s, u in zip(source, number, strict=True)])
         return rng.permuted(drawn, axis=1).T  # which of the two is image 0 is up to chance as well
@@ -167,11 +234,21 @@ class TrainBatches(Dataset[dict[str, Tensor]]):
     ) -> list[KeypointPair]:
         """From columns to pairs: only now does each point get its random place."""
         pairs = []
+        strays = self.augment.strays if self.augment is not None else 0.0
+        everything = rng.random(self.batch_size) < strays if strays else np.zeros(self.batch_size, bool)
         for b, (index0, index1) in enumerate(index.T.tolist()):
             label = self.split.objects[index0].label
             names = self.table.names[label]
             keep0, keep1 = np.flatnonzero(present[0, b]), np.flatnonzero(present[1, b])
             side0 = [names[v] for v in keep0], keypoints[0, b, keep0]
             side1 = [names[v] for v in keep1], keypoints[1, b, keep1]
-            pairs.append(pair_points((index0, index1), label, *side0, *side1, rng, self.sampling))
+            sampling: Sampling = "all" if everything[b] else self.sampling
+            pairs.append(pair_points((index0, index1), label, *side0, *side1, rng, sampling))
         return pairs
+
+
+def _chances(labels: list[str], shares: Mapping[str, float]) -> np.ndarray:
+    """The chance of each class: its dataset's share, the same for all classes of that."""
+    datasets = [label.partition("/")[0] for label in labels]
+    chances = np.array([shares[dataset] / datasets.count(dataset) for dataset in datasets])
+    return chances / chances.sum()

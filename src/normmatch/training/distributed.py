@@ -173,13 +173,12 @@ def start_processes(config: TrainConfig, arguments: Sequence[str]) -> None:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    from normmatch.datasets.catalog import load_splits
+    from normmatch.datasets.catalog import load_training
     from normmatch.training.run import find_start
 
     check_devices(config)
     find_start(config)
-    data = config.data
-    load_splits(data.name, data.root, data.protocol, config.model.image_size, data.needed_splits)
+    load_training(config.data, config.crop_size)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun would, with a page of explanation
     command = ["--standalone", "--nproc-per-node", str(config.devices), "-m", "normmatch", *arguments]
     os.environ[CHECKED] = "1"

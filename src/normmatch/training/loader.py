@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -16,32 +15,24 @@ from normmatch.config import TrainConfig
 from normmatch.datasets.batches import read_images
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import ConfigError, DataError
+from normmatch.errors import ConfigError
 from normmatch.training.batches import ImagesOnDevice, TrainBatches
 from normmatch.training.distributed import mean
 from normmatch.training.frozen import FrozenFeatures
 from normmatch.training.losses import count_points
 
-ERROR = "error"  # the key of what is wrong with a batch
 
-
-class Shares(Dataset[dict[str, Any]]):
-    """The share of process `rank` of `world` in every batch; with `images`, the pixels of that split come along.
-
-    What goes wrong in a loader's process is told as an entry of the batch: an exception would arrive as a page of text.
-    """
+class Shares(Dataset[dict[str, Tensor]]):
+    """The share of process `rank` of `world` in every batch; with `images`, the pixels of that split come along."""
 
     def __init__(self, batches: TrainBatches, rank: int, world: int, images: PreparedSplit | None) -> None:
         self.batches, self.rank, self.world, self.images = batches, rank, world, images
 
-    def __getitem__(self, step: int) -> dict[str, Any]:
-        try:
-            batch = take_share(self.batches[step], self.rank, self.world)
-            if self.images is not None:
-                batch |= {f"image{i}": read_images(self.images, batch[f"index{i}"].numpy()) for i in "01"}
-            return batch
-        except OSError as error:
-            return {ERROR: vanished(error)}
+    def __getitem__(self, step: int) -> dict[str, Tensor]:
+        batch = take_share(self.batches[step], self.rank, self.world)
+        if self.images is not None:
+            batch |= {f"image{i}": read_images(self.images, batch[f"index{i}"].numpy()) for i in "01"}
+        return batch
 
 
 @dataclass(frozen=True)
@@ -75,6 +66,8 @@ def make_batches(config: TrainConfig, split: PreparedSplit, frozen: FrozenFeatur
         min_shared=get_protocol(config.data.protocol).fewest_shared,
         points=-(-most // 8) * 8,  # one shape for all batches, so that nothing is compiled twice
         table=frozen.table if frozen else None,
+        shares=dict(zip(config.data.names, config.data.shares, strict=True)) if config.data.shares else None,
+        places=config.model.locate_dim > 0,
     )
 
 
@@ -83,12 +76,6 @@ def images_on_device(split: PreparedSplit, device: torch.device) -> ImagesOnDevi
     if device.type != "cuda" or math.prod(split.images.shape) > torch.cuda.mem_get_info(device)[0] / 2:
         return None
     return ImagesOnDevice(split.images, device)
-
-
-def vanished(error: OSError) -> str:
-    """What to say where the images of a dataset were, but are no more."""
-    file = f" ({error.filename})" if error.filename else ""
-    return f"the dataset cannot be read any more: {error.strerror or error}{file}"
 
 
 def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Tensor]:
@@ -101,7 +88,8 @@ def take_share(batch: dict[str, Tensor], rank: int, world: int) -> dict[str, Ten
         return batch
     total = len(batch["mask0"])
     rows = torch.arange(total).tensor_split(world)[rank]  # (b,)
-    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index"))}
+    share = {key: value[rows] for key, value in batch.items() if not key.startswith(("augment_", "index", "image"))}
+    share |= {key: value for key, value in batch.items() if key == "image_side"}
     share |= {key: value / world for key, value in count_points(batch).items()}
     images = torch.stack([rows, total + rows])  # (2, b), rows among all 2B images
     if "augment_partner" in batch:
@@ -140,8 +128,6 @@ def prefetch(loader: DataLoader, device: torch.device) -> Generator[dict[str, Te
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     ahead: dict[str, Tensor] | None = None
     for batch in loader:
-        if ERROR in batch:
-            raise DataError(batch[ERROR])
         with torch.cuda.stream(stream):
             moved = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
         if ahead is not None:

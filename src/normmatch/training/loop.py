@@ -46,7 +46,10 @@ class NetworkWithLosses(nn.Module):
         if "features0" in inputs and points["mask0"].device.type == "cpu":  # elsewhere sorting by size would wait
             output = describe_by_size(self.model.head, inputs["features0"], inputs["features1"], points)
         else:
-            output = self.model.head.describe(*self.model.features(inputs), points)
+            features = self.model.features(inputs)
+            output = self.model.head.describe(*features, points)
+            if "places0" in points:
+                output |= self.model.describe_places(*features, points)
         return {**self.loss(output, points), "accuracy": accuracy(output["similarity"], points)}
 
 
@@ -100,7 +103,7 @@ def step(state: State, batch: Batch, source: ImagesOnDevice | FrozenFeatures | N
     logs = state.module(inputs)  # describe the keypoints of both images, then the losses
     state.fabric.backward(logs["loss"])
     if config.clip:
-        logs["gradient"] = nn.utils.clip_grad_norm_(state.model.head.parameters(), config.clip)
+        logs["gradient"] = nn.utils.clip_grad_norm_(state.model.heads(), config.clip)
     state.optimizer.step()
     state.model.normalize_weights()  # back on the sphere
     move_average(state.average, state.model, 1 - config.average if state.step else 1.0)

@@ -5,11 +5,17 @@
 Two more terms, which are not in the paper, teach the same thing with more signal: the name loss sets every descriptor
 against one learned vector for each keypoint name of its class, and the layer match is InfoNCE after the earlier layers.
 
+A network that locates learns it from all points of both objects, in both directions:
+
+    - sum_cells g(cell) log p(cell)     for a point that both images show, g a Gaussian of one cell around its place
+    - a log p(absent)                   for a point that the other image does not show,    a = 0.2
+
 All are means over keypoints, so that their scale does not depend on how many points an image has. Where a batch is
 shared among processes, `count` says over how many: a share of the keypoints of the whole batch (see `count_points`).
 InfoNCE and the hyperspherical loss take one layer (B, ...) or several (L, B, ...), and give a number for each.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -19,6 +25,7 @@ from torch import Tensor, nn
 from normmatch.config import LossConfig
 
 LAYER_STEP = 0.3  # p
+ABSENT = 0.2  # a
 
 
 def count_points(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -28,6 +35,9 @@ def count_points(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     counts["count_matches"] = (batch["gt_matches0"] >= 0).sum()
     if "name_ids0" in batch:
         counts["count_names"] = (batch["name_ids0"] >= 0).sum() + (batch["name_ids1"] >= 0).sum()
+    if "present0" in batch:
+        counts["count_shown"] = 2 * (batch["present0"] & batch["present1"]).sum()
+        counts["count_absent"] = (batch["present0"] ^ batch["present1"]).sum()
     return {key: value.clamp_min(1) for key, value in counts.items()}
 
 
@@ -92,6 +102,29 @@ def cross_entropy(similarity: Tensor, gt_matches0: Tensor, mask1: Tensor, count:
     return -rows.sum() / ((gt_matches0 >= 0).sum().clamp_min(1) if count is None else count)
 
 
+def locating(output: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> Tensor:
+    """The locating loss; point v of image 0 is the same as point v of image 1.
+
+    Args:
+        output: located0, located1 (B, V, h w + 1): log-probabilities of where each point lies in the other image.
+        batch: places0, places1 (B, V, 2) as shares of an image, present0, present1 (B, V).
+    """
+    log_p = torch.cat([output["located0"], output["located1"]])  # (2B, V, h w + 1)
+    side = math.isqrt(log_p.shape[2] - 1)
+    truth = torch.cat([batch["places1"], batch["places0"]])  # (2B, V, 2)
+    asked = torch.cat([batch["present0"], batch["present1"]])  # (2B, V)
+    shown = torch.cat([batch["present1"], batch["present0"]])
+    centers = torch.arange(side, device=log_p.device) + 0.5
+    along = (-(truth.unsqueeze(3) * side - centers).square() / 2).softmax(3)  # (2B, V, 2, side): g is a product
+    x, y = along.unbind(2)
+    found = -torch.einsum("bvij,bvi,bvj->bv", log_p[..., :-1].unflatten(2, (side, side)), y, x)
+    both, gone = asked & shown, asked & ~shown
+    found, absent = found.masked_fill(~both, 0.0).sum(), -log_p[..., -1].masked_fill(~gone, 0.0).sum()
+    count_both = batch["count_shown"] if "count_shown" in batch else both.sum().clamp_min(1)
+    count_gone = batch["count_absent"] if "count_absent" in batch else gone.sum().clamp_min(1)
+    return found / count_both + ABSENT * absent / count_gone
+
+
 class NameLoss(nn.Module):
     """Cross-entropy of each descriptor over learned unit vectors, one for each keypoint name of its class.
 
@@ -144,7 +177,8 @@ class MatchingLoss(nn.Module):
         """Losses by name, `loss` being their sum.
 
         Args:
-            output: of `NormMatch.describe`: similarity (B, M, N), layers0 (L, B, M, D), layers1 (L, B, N, D).
+            output: of `NormMatch.describe`: similarity (B, M, N), layers0 (L, B, M, D), layers1 (L, B, N, D); where the
+                network locates also what `locating` takes.
             batch: gt_matches0 (B, M) with -1 for none, mask0 (B, M), mask1 (B, N), name_ids0 (B, M), name_ids1 (B, N);
                 of a share of a batch also the counts of `count_points`, each divided by the number of shares.
         """
@@ -171,6 +205,8 @@ class MatchingLoss(nn.Module):
             descriptors = torch.cat([layers0[-1], layers1[-1]], 1)  # (B, M + N, D)
             numbers = torch.cat([batch["name_ids0"], batch["name_ids1"]], 1)  # (B, M + N)
             terms["names"] = self.config.names * self.names(descriptors, numbers, temperature, names)
+        if "located0" in output and self.config.locate:
+            terms["locate"] = self.config.locate * locating(output, batch)
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}
 
 

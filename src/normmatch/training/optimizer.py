@@ -23,7 +23,7 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """AdamW over what is trained of a network and its losses; each group knows its peak rate."""
     model.backbone.requires_grad_(config.backbone_lr > 0)
-    rest = [p for p in (*model.head.parameters(), *loss.parameters()) if p.requires_grad]
+    rest = [p for p in (*model.heads(), *loss.parameters()) if p.requires_grad]
     groups: list[dict[str, Any]] = [{"params": rest, "peak": config.lr, "weight_decay": 0.0}]
     net = model.backbone.net
     shares = layer_shares(net, config)

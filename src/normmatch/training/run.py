@@ -20,7 +20,7 @@ from timm.layers import convert_sync_batchnorm
 from torch import Tensor
 
 from normmatch.config import ModelConfig, TrainConfig
-from normmatch.datasets.catalog import load_splits, prepared_folder
+from normmatch.datasets.catalog import load_training, training_folder
 from normmatch.datasets.prepared import load_prepared
 from normmatch.datasets.types import PreparedSplit, join
 from normmatch.errors import ConfigError, DataError, DeviceError, WeightsError, first_line
@@ -85,7 +85,10 @@ def one_sentence(config: TrainConfig) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"the run in {config.out} cannot be written or read: {error.strerror or error}") from error
+        reason = error.strerror or str(error).strip().splitlines()[-1]  # a loader's process tells all of its way there
+        file = f" ({error.filename})" if error.filename else ""
+        where = f"the run in {config.out}, or its dataset,"
+        raise DataError(f"{where} cannot be read or written: {reason}{file}") from error
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"the device has too little memory for {config.batch_size} pairs a step; expected a smaller --batch-size"
@@ -125,11 +128,11 @@ def find_start(config: TrainConfig) -> Path | None:
 def open_splits(config: TrainConfig, fabric: Fabric) -> dict[str, PreparedSplit]:
     """The splits of the dataset; the first process of each machine prepares and checks them, the others wait for it."""
     data = config.data
-    where = data.name, data.root, data.protocol, config.model.image_size
+    folder = training_folder(data, config.crop_size)
     if CHECKED in os.environ:  # by the process that has started this one
-        return load_prepared(prepared_folder(*where))
-    splits = on_first(fabric, lambda: load_splits(*where, data.needed_splits), each_machine=True)
-    return load_prepared(prepared_folder(*where)) if splits is None else splits
+        return load_prepared(folder)
+    splits = on_first(fabric, lambda: load_training(data, config.crop_size), each_machine=True)
+    return load_prepared(folder) if splits is None else splits
 
 
 def set_up(
@@ -174,7 +177,7 @@ def make_state(config: TrainConfig, fabric: Fabric, model: NormMatch, classes: T
 
 def compile_parts(module: NetworkWithLosses) -> None:
     """Compile part by part; a ViT's blocks share their code, and so do the transformer's layers."""
-    for part in [*compiled_parts(module.model.backbone), *module.model.head.compiled_parts(), module.loss]:
+    for part in [*compiled_parts(module.model.backbone), *module.model.compiled_heads(), module.loss]:
         part.compile(dynamic=False)
 
 
@@ -189,6 +192,8 @@ def check_same(config: TrainConfig, saved: dict[str, Any]) -> None:
     """Refuse to go on with other settings; a setting that is newer than the run had its default value."""
     flat, ours = (_flat(checkpoint.as_json(c)) for c in (TrainConfig(out=config.out), config))
     flat |= {RENAMED.get(key, key): value for key, value in _flat(saved).items()}
+    if "data.name" in flat:  # of older runs
+        flat["data.names"] = [flat["data.name"]]
     for key in sorted(ours.keys() - MAY_CHANGE):
         if flat[key] != ours[key]:
             was = f"{key} {flat[key]}, not {ours[key]}"

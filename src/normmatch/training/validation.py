@@ -6,12 +6,10 @@ from normmatch.config import TrainConfig
 from normmatch.datasets.pairs import PairList, sample_pair_list
 from normmatch.datasets.protocols import get_protocol
 from normmatch.datasets.types import PreparedSplit
-from normmatch.errors import DataError
 from normmatch.evaluation.features import FeatureCache
 from normmatch.evaluation.predict import predict
 from normmatch.evaluation.predictions import Predictions
 from normmatch.model.network import NormMatch
-from normmatch.training.loader import vanished
 
 SEED = 1000  # of the pairs, the same for every run
 
@@ -34,10 +32,7 @@ def make_validation(config: TrainConfig, split: PreparedSplit) -> Validation:
 def validate(model: NormMatch, validation: Validation, config: TrainConfig) -> Predictions:
     """The matches of a network on the validation pairs."""
     split, pairs = validation.split, validation.pairs
-    try:
-        features = validation.features or FeatureCache(model, [(split, pairs.pairs)], progress=False)
-    except OSError as error:
-        raise DataError(vanished(error)) from error
+    features = validation.features or FeatureCache(model, [(split, pairs.pairs)], progress=False)
     if not config.backbone_lr:
         validation.features = features
     return predict(model, split, pairs, sampling=config.data.sampling, progress=False, cache=features)

@@ -6,7 +6,7 @@ split were kept from training: "true", "false", or nothing in files that do not 
 
 import json
 import logging
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -124,9 +124,10 @@ def save_weights(path: Path, tensors: Mapping[str, np.ndarray], config: ModelCon
         raise WeightsError(f"weights file {path} cannot be written: {first_line(error)}") from error
 
 
-def set_min_score(path: Path, min_score: float) -> None:
-    """Write a calibrated threshold into the config of a weights file; its tensors stay as they are, to the bit."""
-    config, held_out = replace(read_config(path), min_score=min_score), read_held_out(path)
+def set_calibration(path: Path, min_score: float, calibration: Sequence[float]) -> None:
+    """Write what was calibrated into the config of a weights file; its tensors stay as they are, to the bit."""
+    config = replace(read_config(path), min_score=min_score, calibration=tuple(calibration))
+    held_out = read_held_out(path)
     save_weights(path, read_stored(path), config, held_out)
 
 

@@ -46,8 +46,9 @@ class Graphs:
 
 
 def shape_of(config: ModelConfig) -> ModelConfig:
-    """The part of a config that graphs depend on."""
-    return replace(config, backbone_weights="", min_score=0.0, drop_path=0.0)
+    """The part of a config that graphs depend on; there is none yet of the head that locates."""
+    plain = replace(config, backbone_weights="", min_score=0.0, drop_path=0.0, locate_dim=0)
+    return replace(plain, calibration=(), locate_calibration=())
 
 
 def find_graphs(file: Path, config: ModelConfig) -> Graphs | None:

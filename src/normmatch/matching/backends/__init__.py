@@ -17,7 +17,9 @@ class Backend(Protocol):
     """What runs the network; what images become in it is its own affair. See `backends/`."""
 
     image_size: int
+    step: int  # images may be any multiples of it; 0 where their size is fixed
     min_score: float
+    calibration: tuple[float, ...]  # of the scores of matches, see `decode`
     pair_batch: int  # pairs that are matched together, if they have few points
 
     def encode(self, images: np.ndarray) -> list[Any]:

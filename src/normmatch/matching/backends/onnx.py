@@ -56,7 +56,7 @@ class OnnxBackend:
                 f"there are no graphs beside {self.file}, which the backend onnx runs; "
                 f"write them with `normmatch export {weights} --out DIR`, and pass DIR"
             )
-        self.graphs = found
+        self.graphs, self.step, self.calibration = found, found.step, config.calibration
 
     @cached_property
     def encoder(self) -> Any:

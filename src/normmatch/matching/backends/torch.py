@@ -40,6 +40,7 @@ class TorchBackend:
         model.to(self.device)
         prepare_for_inference(model.backbone, self.dtype)
         self.image_size, self.min_score = model.config.image_size, model.config.min_score
+        self.step, self.calibration = model.backbone.step, model.config.calibration
         self.pair_batch = PAIRS_ON_GPU if self.device.type == "cuda" else PAIRS_ON_CPU
         self.compiled = compile
         self.backbone: Callable[[Tensor], Features] = model.backbone

@@ -1,12 +1,12 @@
 """CUDA graphs: a function's kernels recorded once and launched as one, where launching them one by one is the limit.
 
-`CudaGraphs` is for inference: any shapes, results that stay. `RecordedStep` is for training: one shape, results that
-the next step overwrites. Both are a `Recording` and what is put before and behind it.
+`CudaGraphs` is for inference: any shapes, results that stay. `RecordedStep` is for training: results that the next step
+overwrites. Both are a `Recording` and what is put before and behind it.
 """
 
 import threading
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -88,33 +88,35 @@ class CudaGraphs:
 
 
 class RecordedStep:
-    """A training step on a GPU as one launch, recorded after a few plain steps.
+    """A training step on a GPU as one launch, recorded after a few plain steps, for each combination of shapes.
 
-    A step is over a thousand small kernels, which Python launches more slowly than the GPU runs them. Batches must have
-    one shape; what a step returns, the next overwrites. Where recording fails it is said once, and all steps are plain.
+    A step is over a thousand small kernels, which Python launches more slowly than the GPU runs them. What a step
+    returns, the next overwrites. Where recording fails it is said once, and all steps are plain from there.
     """
 
     def __init__(self, step: Callable[[Batch], Batch]) -> None:
-        self.step, self.plain_steps = step, 0
+        self.step = step
         self.stream = torch.cuda.Stream()
-        self.batch: Batch = {}  # where the recording reads
-        self.recording: Recording | None = None
+        self.plain_steps: Counter[tuple] = Counter()  # by shapes
+        self.recordings: dict[tuple, tuple[Batch, Recording]] = {}  # with the batch that each reads
         self.possible = True
 
     def __call__(self, batch: Batch) -> Batch:
-        if self.possible and self.plain_steps >= WARM_UP and self.recording is None:
-            self._record(batch)
-        if self.recording is None:
-            self.plain_steps += 1
+        key = tuple(value.shape for value in batch.values())
+        if self.possible and self.plain_steps[key] >= WARM_UP and key not in self.recordings:
+            self._record(key, batch)
+        if key not in self.recordings:
+            self.plain_steps[key] += 1
             return run_beside(self.stream, lambda: self.step(batch))
-        _copy(list(self.batch.values()), [batch[key] for key in self.batch])
-        self.recording.graph.replay()
-        return self.recording.outputs
+        place, recording = self.recordings[key]
+        _copy(list(place.values()), [batch[name] for name in place])
+        recording.graph.replay()
+        return recording.outputs
 
-    def _record(self, batch: Batch) -> None:
-        self.batch = {key: value.clone() for key, value in batch.items()}
+    def _record(self, key: tuple, batch: Batch) -> None:
+        place = {name: value.clone() for name, value in batch.items()}
         try:
-            self.recording = Recording(lambda: self.step(self.batch), self.stream)
+            self.recordings[key] = place, Recording(lambda: self.step(place), self.stream)
         except RuntimeError as error:  # memory, mostly: a recording keeps what it needs to itself
             self.possible = False
             _renew_generator()

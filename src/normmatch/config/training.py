@@ -1,135 +1,13 @@
-"""Every setting of NormMatch as frozen dataclasses, and the presets. Field comments become the command line's help."""
+"""The settings of a training. Field comments become the command line's help."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from normmatch.checks import check_ranges, shown
+from normmatch.config.network import ABOVE_0, BELOW_1, LIMITS, MAX_WORKERS, DatasetName, ModelConfig, ProtocolName
 from normmatch.errors import ConfigError
-
-BELOW_1, ABOVE_0 = 1 - 1e-6, 1e-6
-
-# What a network may have, so that a file that asks for more is refused before anything is made.
-LIMITS = {
-    "image_size": (1, 4096), "dim": (1, 16_384), "num_layers": (1, 256), "num_heads": (1, 1024), "mlp_ratio": (1, 64),
-    "spline_kernel": (2, 64), "sinkhorn_epsilon": (1e-4, 1e4), "sinkhorn_rounds": (1, 10_000), "min_score": (0, 1),
-    "drop_path": (0, BELOW_1),
-}  # fmt: skip
-MAX_PARAMETERS = 1 << 30  # after the backbone
-MAX_NAME = 100  # characters of a backbone
-MAX_WORKERS = 1000  # processes
-
-DatasetName = Literal["pascal-voc", "spair-71k", "willow", "hpatches", "synthetic", "folder"]
-ProtocolName = Literal["nmt", "bbgm", "thinkmatch"]
-BackendName = Literal["auto", "torch", "onnx"]
-Format = Literal[  # of keypoints files that can be written
-    "native", "coco", "csv", "wide", "tps", "nts", "deeplabcut", "yolo", "cvat", "labelstudio", "labelme"
-]
-Vertical = Literal["file", "up", "down"]  # from where y counts: as a format says, from the bottom, from the top
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The network. The defaults are the preset `small`."""
-
-    backbone: str = "vit_small_patch14_dinov2"
-    """a timm model by name (ViT, Swin, SwinV2, ConvNeXt, ResNet), or vgg16"""
-    backbone_weights: str = "hub"
-    """where the backbone starts from: hub, random, or the path of a safetensors file"""
-    backbone_layers: tuple[int, int] = (8, 11)
-    """the two feature maps: blocks of a ViT, stages of the others, counted from 0; layers of vgg16's features"""
-    image_size: int = 378
-    """side of the square that images are resized to; a multiple of a ViT's patch"""
-    dim: int = 320
-    """D, the width of everything after the backbone"""
-    num_layers: int = 4
-    """L, the number of two-stream layers"""
-    num_heads: int = 5
-    """attention heads; they divide D"""
-    mlp_ratio: int = 4
-    """hidden width of the MLP, in multiples of D"""
-    transformer: Literal["normalized", "vanilla"] = "normalized"
-    """normalized is the paper's; vanilla is its ablation, a pre-norm transformer"""
-    shared_streams: bool = True
-    """one set of weights for both images; this makes matching symmetric"""
-    drop_path: float = 0.0
-    """probability of skipping a residual step of an image, in training"""
-    spline_kernel: int = 5
-    """knots of the B-spline kernel along each axis"""
-    sinkhorn_epsilon: float = 0.035
-    """temperature of the Sinkhorn iteration"""
-    sinkhorn_rounds: int = 27
-    """rounds of the Sinkhorn iteration"""
-    min_score: float = 0.0
-    """a match with a lower score is taken for none when photographs are matched; calibrated on unmatched points"""
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value, kind = getattr(self, item.name), type(item.default)
-            if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (
-                kind is bool
-            ):
-                raise ConfigError(
-                    f"model.{item.name} is {shown(value)}, expected a {kind.__name__} such as {item.default!r}"
-                )
-        check_ranges(self, "model.", LIMITS)
-        if self.dim % self.num_heads:
-            raise ConfigError(f"model.num_heads is {self.num_heads}, expected a divisor of model.dim, {self.dim}")
-        if len(self.backbone) > MAX_NAME:  # alike ones are looked for
-            raise ConfigError(f"model.backbone is {shown(self.backbone)}, expected the name of a timm model, or vgg16")
-        if self.parameters > MAX_PARAMETERS:
-            raise ConfigError(f"model has {self.parameters:,} parameters, expected at most {MAX_PARAMETERS:,}")
-        if self.transformer not in ("normalized", "vanilla"):
-            raise ConfigError(f"model.transformer is {shown(self.transformer)}, expected 'normalized' or 'vanilla'")
-        first, last = self.backbone_layers if len(self.backbone_layers) == 2 else (0, 0)
-        if not (isinstance(first, int) and isinstance(last, int) and 0 <= first < last):
-            raise ConfigError(
-                f"model.backbone_layers is {shown(self.backbone_layers)}, expected two rising layer numbers"
-            )
-
-    @property
-    def parameters(self) -> int:
-        """At least so many numbers are learned after the backbone."""
-        return self.dim**2 * (self.num_layers * (8 + 3 * self.mlp_ratio) + self.spline_kernel**2)
-
-
-PRESETS: dict[str, ModelConfig] = {
-    "small": ModelConfig(),
-    "vgg16": ModelConfig(backbone="vgg16", backbone_layers=(20, 25), image_size=256, dim=648, num_heads=12),
-    "paper": ModelConfig(
-        backbone="swinv2_base_window12to24_192to384", backbone_layers=(2, 3), image_size=384,
-        dim=648, num_heads=12, shared_streams=False,
-    ),
-    "paper-large": ModelConfig(
-        backbone="swinv2_large_window12to24_192to384", backbone_layers=(2, 3), image_size=384,
-        dim=648, num_heads=12, shared_streams=False,
-    ),
-    "tiny": ModelConfig(
-        backbone="test_resnet", backbone_weights="random", backbone_layers=(2, 3), image_size=96,
-        dim=32, num_layers=2, num_heads=4, mlp_ratio=2,
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MatchOptions:
-    """How photographs are matched: what `Matcher` and its `match` take."""
-
-    weights: str = "small"
-    """a bundled network, or a file or folder that training wrote"""
-    device: str = "auto"
-    """auto, cpu, cuda or mps"""
-    backend: BackendName = "auto"
-    """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
-    compile: bool = False
-    """compile the network: minutes, which thousands of pairs on a GPU pay back"""
-    one_to_one: bool = False
-    """use no point twice"""
-    mutual: bool = False
-    """keep only matches that are the best of both their points"""
-    min_score: float | None = None
-    """matches below this score, from 0 to 1, are dropped; the network's calibrated one if not given"""
 
 
 @dataclass(frozen=True)
@@ -150,6 +28,14 @@ class AugmentConfig:
     """largest relative change of brightness, and of contrast"""
     flip: float = 0.0
     """probability of mirroring an image; left and right in its keypoints' names are swapped with it"""
+    mirror: float = 0.0
+    """probability of mirroring both images of a pair whose names tell no left from right: they stay as they are"""
+    self_pairs: float = 0.0
+    """share of a step's pairs that are two warps of one photograph, with random points, for locating"""
+    strays: float = 0.0
+    """probability that a pair shows all its points, also those that the other image lacks"""
+    sizes: tuple[int, ...] = ()
+    """sides that images are resized to, one for all of a step, drawn as often as it is listed; else model.image_size"""
     mixup: float = 0.3
     """probability of blending an image with another one"""
     mixup_share: tuple[float, float] = (0.5, 0.8)
@@ -164,13 +50,12 @@ class AugmentConfig:
     """largest standard deviation of the noise on keypoints, in pixels of the network's image; each image has its own"""
 
     def __post_init__(self) -> None:
-        chances = dict.fromkeys(("affine", "photometric", "flip", "mixup", "cutmix", "erase"), (0, 1))
+        names = ("affine", "photometric", "flip", "mirror", "self_pairs", "strays", "mixup", "cutmix", "erase")
         check_ranges(
-            self, "augment.", chances | {"rotation": (0, 180), "shift": (0, 1), "gain": (0, 1), "noise": (0, 100)}
-        )
-        check_ranges(
-            self, "augment.", {"scale": (ABOVE_0, 10), "mixup_share": (ABOVE_0, 1), "cover_area": (ABOVE_0, 1)}
-        )
+            self, "augment.", dict.fromkeys(names, (0, 1)) | {"sizes": (8, LIMITS["image_size"][1])}
+            | {"rotation": (0, 180), "shift": (0, 1), "gain": (0, 1), "noise": (0, 100)}
+            | {"scale": (ABOVE_0, 10), "mixup_share": (ABOVE_0, 1), "cover_area": (ABOVE_0, 1)},
+        )  # fmt: skip
         for name in ("scale", "mixup_share", "cover_area"):
             low, high = getattr(self, name)
             if low > high:
@@ -181,10 +66,16 @@ class AugmentConfig:
 class DataConfig:
     """What to train and validate on."""
 
-    name: DatasetName = "pascal-voc"
-    """which dataset"""
+    names: tuple[DatasetName, ...] = ("pascal-voc",)
+    """which datasets; of several, classes stay apart, and photographs of their test splits are left out"""
+    shares: tuple[float, ...] = ()
+    """how often each of them is shown; all classes alike if not given"""
+    exclude: tuple[DatasetName, ...] = ()
+    """benchmarks of the same folder whose validation and test photographs are left out too"""
+    exclude_classes: tuple[str, ...] = ()
+    """classes that are left out, by their names in any of the datasets"""
     root: Path = Path("data")
-    """the folder that holds it"""
+    """the folder that holds them"""
     protocol: ProtocolName = "nmt"
     """the rules to read its annotations by"""
     sampling: Literal["intersection", "inclusion", "all"] = "intersection"
@@ -195,12 +86,26 @@ class DataConfig:
     """processes that prepare batches, at most one a core; 0 prepares them in the training process"""
 
     @property
+    def name(self) -> str:
+        """The dataset, or the mixture, in a word."""
+        return "+".join(self.names)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one dataset as it is."""
+        return len(self.names) == 1 and not self.exclude and not self.exclude_classes
+
+    @property
     def needed_splits(self) -> tuple[str, ...]:
         """What a training reads."""
         return ("train", "val") if self.validation_split else ("train",)
 
     def __post_init__(self) -> None:
-        check_ranges(self, "data.", {"workers": (0, MAX_WORKERS)})
+        check_ranges(self, "data.", {"workers": (0, MAX_WORKERS), "shares": (ABOVE_0, 1e6)})
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ConfigError(f"data.names are {shown(self.names)}, expected one dataset or several different ones")
+        if self.shares and len(self.shares) != len(self.names):
+            raise ConfigError(f"data.shares are {shown(self.shares)}, expected a number for each of data.names")
 
 
 @dataclass(frozen=True)
@@ -219,9 +124,12 @@ class LossConfig:
     """weight of the name loss: each descriptor against a learned vector for each name of its class (not the paper's)"""
     layer_match: float = 1.0
     """weight of InfoNCE after the earlier layers (not the paper's)"""
+    locate: float = 1.0
+    """weight of the locating loss, for a network with model.locate_dim (not the paper's)"""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "loss.", {"temperature": (ABOVE_0, 1e6), "names": (0, 1e6), "layer_match": (0, 1e6)})
+        weights = dict.fromkeys(("names", "layer_match", "locate"), (0, 1e6))
+        check_ranges(self, "loss.", {"temperature": (ABOVE_0, 1e6), **weights})
 
 
 @dataclass(frozen=True)
@@ -286,6 +194,11 @@ class TrainConfig:
     """stop after so many minutes with a checkpoint to resume from; 0 does not stop"""
     resume: bool = False
     """continue the run in `out` exactly where its last checkpoint stands"""
+
+    @property
+    def crop_size(self) -> int:
+        """The side of the crops in the cache: the largest that is trained on."""
+        return max((self.model.image_size, *self.augment.sizes))
 
     def __post_init__(self) -> None:
         counts = ("steps", "batch_size", "devices", "log_every", "validate_every", "validation_pairs", "save_every")
