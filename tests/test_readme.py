@@ -24,6 +24,7 @@ from normmatch.config import TrainConfig
 from normmatch.extras import EXTRAS
 from normmatch.matching.samples import copy_samples, get_sample
 from tests.datasets import layouts
+from tests.matching.locating_scene import FakeEncoder
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -163,16 +164,21 @@ def test_two_photographs(empty_folder: Path, capsys: pytest.CaptureFixture[str])
         assert picture.width > 500
 
 
-def test_many_photographs(tiny: list[str]) -> None:
+def test_many_photographs(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     copy_samples([get_sample(title) for title in ("cat", "raccoon", "astronaut")], Path("photos"))
-    *_, local, on_ray, propagate = commands("photos")
-    assert len(commands("photos")) == 5  # the first two are above
+    *_, local, on_ray, locate, propagate = commands("photos")
+    assert len(commands("photos")) == 6  # the first two are above
     main([*local, *tiny])
     main([*on_ray, *tiny, "--workers", "1"])
     rows = [[json.loads(row) for row in Path(f, "results.jsonl").read_text().splitlines()] for f in ("out", "out-ray")]
     for one, other in zip(*rows, strict=True):
         assert [one["image0"], one["image1"], one["matches0"]] == [other["image0"], other["image1"], other["matches0"]]
         assert one["matching_scores0"] == pytest.approx(other["matching_scores0"], abs=1e-5)  # threads add as they come
+    encoder = SimpleNamespace(backend=FakeEncoder())  # the tiny network has no blocks to be read
+    monkeypatch.setattr("normmatch.matching.locate_list.Matcher", lambda *_, **__: encoder)
+    main([*locate, *tiny])
+    assert len(json.loads(Path("located/located.json").read_text())["annotations"]) == 2  # of three, one the reference
+    assert Path("located/table.csv").read_text().startswith("image,landmark,x,y,score")
     main([*propagate, *tiny])
     assert len(json.loads(Path("propagated.json").read_text())["annotations"]) == 3  # the reference and what was found
 

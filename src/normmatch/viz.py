@@ -135,6 +135,22 @@ def plot_matches(
         write_names(right, points1[matches[matched]], [names[i] for i in matched.tolist()], left=False)
 
 
+def plot_located(
+    image: Array, keypoints: Array, scores: Array, names: Sequence[str] | None = None, visible: Array | None = None,
+    title: str = "",
+) -> "Figure":  # fmt: skip
+    """Show where landmarks were located, coloured by certainty; those that are hardly there are named above instead."""
+    points = read_points(keypoints, "keypoints")
+    names = read_texts("names", names, len(points), "keypoints") or list(map(str, range(len(points))))
+    there = np.ones(len(points), bool) if visible is None else as_numbers(visible, "visible") >= 0.5
+    shown, absent = (np.flatnonzero(some).tolist() for some in (there, ~there))
+    words = [f"perhaps not in the picture: {', '.join(names[i] for i in absent)}"] if absent else []
+    figure = plot_images([image], ["\n".join([*([title] if title else []), *words])])
+    colors = _score_colors(figure, scores, len(points))
+    plot_keypoints(figure, [points[shown]], [[names[i] for i in shown]], [[colors[i] for i in shown]])
+    return figure
+
+
 def plot_similarity(
     similarity: Array, names0: Sequence[str] | None = None, names1: Sequence[str] | None = None
 ) -> "Figure":
@@ -265,10 +281,15 @@ def _line_colors(
         return [RIGHT if good else WRONG for good in right], ~right
     if scores is None:
         return [POINT] * len(matches), np.zeros(len(matches), dtype=bool)
+    return _score_colors(figure, scores, len(matches)), np.zeros(len(matches), dtype=bool)
+
+
+def _score_colors(figure: "Figure", scores: Array, count: int) -> list[Any]:
+    """Colours from 0 to 1, explained below the images."""
     values = as_numbers(scores, "scores")
-    if values.shape != matches.shape or not ((values >= 0) & (values <= 1)).all():
-        raise InputError(f"scores has the shape {values.shape}; expected {len(matches)} values from 0 to 1.")
-    return list(_color_bar(figure)(values)), np.zeros(len(matches), dtype=bool)
+    if values.shape != (count,) or not ((values >= 0) & (values <= 1)).all():
+        raise InputError(f"scores has the shape {values.shape}; expected {count} values from 0 to 1.")
+    return list(_color_bar(figure)(values))
 
 
 def _color_bar(figure: "Figure") -> Any:

@@ -14,7 +14,7 @@ from normmatch import NormMatch
 from normmatch.annotations import read
 from normmatch.datasets import folder, prepared
 from normmatch.io import read_image
-from normmatch.matching import pair_list
+from normmatch.matching import pair_list, run_folder
 from normmatch.training import checkpoint
 from tests.fuzz import values
 from tests.fuzz.test_api import CASES, PARTS, SEED, Hunt
@@ -179,8 +179,8 @@ def test_what_the_program_wrote(part: int, written: Path, tmp_path: Path) -> Non
         "cache/manifest.json": lambda root: list(prepared.load_prepared(root / "cache")),
         "cache/objects.json": lambda root: list(prepared.load_prepared(root / "cache")),
         "cache/images.npy": lambda root: list(prepared.load_prepared(root / "cache")),
-        "results.jsonl": lambda root: pair_list._read_done(root / "results.jsonl", 3),
-        "run.json": lambda root: pair_list._check_run(root, {"weights": "abc"}),
+        "results.jsonl": lambda root: run_folder.read_done(root / "results.jsonl", 3),
+        "run.json": lambda root: run_folder.check_run(root, {"weights": "abc"}),
         "pairs.csv": lambda root: pair_list._tasks(root / "pairs.csv", root / "points.csv"),
         "step-1.safetensors": lambda root: checkpoint.load(root / "step-1.safetensors"),
     }

@@ -10,9 +10,10 @@ import torch
 
 from normmatch import PRESETS, NormMatch
 from normmatch.errors import ConfigError, InputError
+from normmatch.evaluation.config import EvalConfig
+from normmatch.evaluation.located import score
+from normmatch.evaluation.locating import open_data, predict
 from normmatch.matching.backends.torch import TorchBackend
-from normmatch.matching.given import Reference
-from normmatch.matching.locate import locate_many
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +52,9 @@ def test_a_size_that_is_no_multiple(backend: TorchBackend) -> None:
 
 def test_heads_of_trilobites(shared_datasets: Path, tmp_path: Path) -> None:
     """Real ones, which no training has shown: four found from four, in a look, better than by their mean shape."""
-    from normmatch.experiments.references import errors, read
-
     with tarfile.open(shared_datasets / "TriloMorph.tar") as archive:
         archive.extractall(tmp_path, filter="data")
-    photographs = read(tmp_path / "TriloMorph" / "landmarks.json")
-    chosen = [photographs[i] for i in np.random.default_rng(0).permutation(len(photographs))[:8]]
-    references = [Reference(one.file, one.points, one.box()) for one in chosen[:4]]
-    small = TorchBackend("small", "cpu", "auto", False)
-    found = list(
-        locate_many(
-            references, [one.file for one in chosen[4:]], [one.box() for one in chosen[4:]], encoder=small, looks=1
-        )
-    )
-    off = errors(found, chosen[4:])
-    assert np.nanmedian(off) < 0.1
+    config = EvalConfig(task="locate", references=(4,), draws=1, queries=4, looks=1, boxes=True)
+    split = open_data(str(tmp_path / "TriloMorph" / "landmarks.json"), config)
+    (found,) = score(list(predict(split, TorchBackend("small", "cpu", "auto", False), config)))
+    assert found["pck 0.1"] > 0.5

@@ -286,7 +286,7 @@ def test_ray_gives_the_same(scene: Path, exported_folder: Path, local_ray: None)
 def test_images_that_have_changed_are_noticed(scene: Path) -> None:
     run(scene)
     Image.fromarray(photograph(9)).save(scene / "1.png")
-    with pytest.raises(DataError, match=r"1.png has changed since it was matched for .*out; give another folder"):
+    with pytest.raises(DataError, match=r"1.png has changed since it was read for .*out; give another folder"):
         run(scene)
 
 

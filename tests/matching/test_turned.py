@@ -6,7 +6,9 @@ from PIL import Image
 
 from normmatch.errors import InputError
 from normmatch.matching.given import Reference
+from normmatch.matching.landmarks import Landmarks
 from normmatch.matching.locate import locate_many
+from normmatch.matching.sight import Photograph, Sight
 from normmatch.matching.turned import Turntable, angle_between
 from tests.matching.locating_scene import FakeEncoder, photograph, points
 
@@ -52,3 +54,11 @@ def test_upright_photographs_pay_nothing() -> None:
     next(locate_many([Reference(image, points(2, 5), (0, 0, 240, 200))], [other], [(0, 0, 240, 200)],
                      encoder=encoder, looks=1))  # fmt: skip
     assert encoder.seen == 2
+
+
+@pytest.mark.parametrize("angle", [0, 90])
+def test_the_cheap_check(angle: int) -> None:
+    image, places = photograph(1, 200, 200), points(1, 10, 200, 200)
+    view = Turntable(image, (0, 0, 200, 200)).turn(angle)
+    landmarks = Landmarks([Reference(image, places)], Sight(FakeEncoder()), 1)
+    assert landmarks.seems_turned(Photograph.of(view.image, "view")) == (angle > 0)

@@ -25,6 +25,7 @@ from normmatch.commands import (
     export,
     forecast,
     label,
+    locate,
     match,
     propagate,
     quickstart,
@@ -67,6 +68,7 @@ BENCH: Any = Union[  # noqa: UP007
 ]
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
+    _command("locate", locate.locate),
     _command("label", label.label),
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from normmatch.annotations import Annotation
     from normmatch.matching.decoding import Result
-    from normmatch.matching.pair_list import Record
+    from normmatch.matching.run_folder import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
 TABLE_ROWS = 100  # more would scroll away; the JSON file has them all

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from normmatch.commands.locate import locate
 from normmatch.config import MatchOptions
+from normmatch.matching.locate_list import LocateOptions
 
 SHOWN = 3  # images that a message names
 
@@ -15,8 +17,8 @@ def propagate(
     reference: Annotated[Positional[Path], arg(metavar="REFERENCE")],
     images: Annotated[Positional[Path], arg(metavar="IMAGES")],
     *,
-    candidates: Annotated[Path, arg(metavar="FILE")],
-    out: Annotated[Path, arg(metavar="FILE")] = Path("propagated.json"),
+    candidates: Annotated[Path | None, arg(metavar="FILE")] = None,
+    out: Annotated[Path | None, arg(metavar="FILE")] = None,
     options: Annotated[MatchOptions, arg(name="")] = MatchOptions(one_to_one=True),  # noqa: B008 - frozen
     overwrite: bool = False,
 ) -> None:
@@ -24,20 +26,25 @@ def propagate(
 
     normmatch propagate reference.json images --candidates candidates.json --out result.json
 
-    A labelling tool opens the result; every keypoint has a score there, under `keypoint_scores`. Keypoints files are as
-    for `normmatch match`; what the candidates are called does not matter.
+    Without candidates it is `normmatch locate`. A labelling tool opens the result; every keypoint has a score there,
+    under `keypoint_scores`. Keypoints files are as for `normmatch match`; candidates may be called anything.
 
     Args:
         reference: a keypoints file with one object, whose image lies beside it or in IMAGES
         images: the folder of the other images
         candidates: a keypoints file with the candidate points of these images
-        out: the COCO file to write
+        out: the COCO file to write, propagated.json if not given; without candidates the folder, located
         options: how each image is matched
         overwrite: replace files that NormMatch did not write, too
     """
+    if candidates is None:
+        how = LocateOptions(options.weights, options.device, options.backend)
+        locate(reference, (images,), out=out or Path("located"), options=how, overwrite=overwrite)
+        return
     from normmatch.matching.propagate import propagate as run
     from normmatch.outputs import words_apart
 
+    out = out or Path("propagated.json")
     result = run(reference, images, candidates, out, options, overwrite)
     with words_apart(out):
         print(f"{result.objects:,} {'object is' if result.objects == 1 else 'objects are'} annotated in {out}")

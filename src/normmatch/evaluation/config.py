@@ -14,6 +14,24 @@ from normmatch.errors import ConfigError
 class EvalConfig:
     """What to measure, on what, and where to write it."""
 
+    task: Literal["match", "locate"] = "match"
+    """match given points, or locate points of one photograph, or of a few, in others"""
+    references: tuple[int, ...] = ()
+    """with locate: from so many annotated photographs of a class, such as 1 3 5 10; the dataset's pairs without it"""
+    draws: int = 3
+    """with locate and references: how often these are drawn"""
+    queries: int = 80
+    """with locate and references: the most photographs that are asked for each draw"""
+    boxes: bool = False
+    """with locate: the objects' boxes are known; whole photographs are searched without"""
+    looks: Literal[1, 2] = 2
+    """with locate: 1 or 2"""
+    turned: bool = False
+    """with locate: the things lie any way round"""
+    every: int = 1
+    """with locate: every so manieth landmark"""
+    cache: Path | None = None
+    """with locate: a folder where what the encoder says is kept for the next time"""
     root: Path = Path("data")
     """the folder that the dataset lies in"""
     protocol: tuple[ProtocolName, ...] = ("nmt",)
@@ -53,6 +71,7 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "", {"pairs": (1, inf), "batch_size": (1, inf), "seed": (0, inf), "worst": (0, inf)})
+        check_ranges(self, "", {"draws": (1, inf), "queries": (1, inf), "every": (1, inf), "references": (1, inf)})
         check_ranges(self, "", {"jitter": (1e-6, 1e6)})
         for name in ("protocol", "jitter", "predictions"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
@@ -62,5 +81,7 @@ class EvalConfig:
         if self.calibrate and self.gray:
             raise ConfigError("calibrate needs pictures, but gray takes them away; expected one of them.")
         for name in ("calibrate", "jitter", "gray"):
+            if self.task == "locate" and getattr(self, name):
+                raise ConfigError(f"{name} is for matching; it does not go with the task locate.")
             if self.predictions and getattr(self, name):
                 raise ConfigError(f"{name} needs a network, but only predictions are given.")

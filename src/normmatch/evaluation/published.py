@@ -41,3 +41,17 @@ def published_rows(dataset: str, protocol: str) -> dict[str, dict[str, float]]:
     if protocol == "nmt":
         return rows
     return {"BBGM": rows["BBGM"]} if protocol == "bbgm" and rows else {}
+
+
+LOCATING: dict[str, dict[str, tuple[float | None, float | None, float | None]]] = {  # PCK by image at 0.01, 0.05, 0.1
+    "spair-71k": {
+        "SemAlign3D (the category is known)": (15.8, 77.5, 88.9),
+        "MARCO (DINOv2-L, 770 px)": (27.0, 77.6, 87.2),
+        "ImCorr (DINOv2-B, 896 px)": (33.2, 78.9, 86.2),
+        "SimpleMatch (DINOv2-B, 252 px)": (None, None, 84.1),
+        "Geo-SC (SD 1.5 + DINOv2-B)": (21.7, 72.8, 83.2),
+        "GECO (DINOv2-B, 518 px)": (14.2, 59.6, 73.6),
+        "DIY-SC (DINOv2-B, weak labels)": (9.0, 51.1, 70.6),
+        "DINOv2-B, nearest neighbour, untrained": (6.3, 38.4, 53.9),
+    }
+}

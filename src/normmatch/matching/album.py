@@ -28,7 +28,7 @@ from normmatch.errors import InputError, NormMatchError
 from normmatch.geometry import Box
 from normmatch.matching.given import Reference, check_box, whole_box
 from normmatch.matching.landmarks import Kind, Landmarks, Located
-from normmatch.matching.locate import choose_pool
+from normmatch.matching.locate import POOL, choose_evenly
 from normmatch.matching.looks import FEW, PLAIN
 from normmatch.matching.references import Background, Cells
 from normmatch.matching.shape import Decision
@@ -285,7 +285,7 @@ class Album:
     def _learn(self) -> None:
         """Let the photographs teach how the landmarks look, and the references how sure to be; people need not wait."""
         references, pool = self.references, dict[Kind, list[Cells]]()
-        for name in choose_pool([name for name in self._seen if name not in references]):
+        for name in choose_evenly([name for name in self._seen if name not in references], POOL):
             seen = self._seen[name]
             pool.setdefault(self._kind(name, seen), []).append(self.sight.see(seen.photograph, seen.crop))
         model = self._fitted(references)

@@ -43,6 +43,8 @@ from normmatch.matching.sight import SIZE, Photograph, Sight, back, into
 from normmatch.matching.turned import TURNINGS, Turned, Turntable, angle_between
 
 WIDE = 3.0  # in a whole photograph things are shifted and scaled so much more than in a box
+CLOSER = 3  # turnings that are seen close, of those that a coarse look finds the likeliest
+QUARTERS, CLEARLY = (0, 90, 180, 270), 0.1  # turnings of the cheap check; by how much one must look more alike
 TELLING, LEFT_OUT = 3, 8  # references from which on their own photographs calibrate, and how many of them do
 
 Kind = Literal["drawn", "close", "whole"]
@@ -162,7 +164,7 @@ class Landmarks:
         """The landmarks in one photograph; without a box the object is searched for in the whole of it."""
         whole = check_box(box, self.sight.size(photograph), photograph.name)
         if len(self.turnings) + len(self.sides) > 2:
-            return self._upright(self._turn(photograph, whole), whole)
+            return self._any_way_round(photograph, whole)
         kind = self.kind(box)
         if kind == "whole":
             kind, whole = "close", self.found_box(photograph, whole)
@@ -228,26 +230,47 @@ class Landmarks:
         radius = widened(radius_of(axes, found.probability[:landmarks], keypoints, box), scores, size)
         return Located(keypoints, scores, visible, radius, box)
 
-    def _turn(self, photograph: Photograph, box: Box) -> Turned:
-        """The turning, and the side, at which the landmarks look most like the references'."""
-        table, model = Turntable(self.sight.array(photograph), box), self.model("whole")
-        best, most = table.turn(0), -np.inf
+    def seems_turned(self, photograph: Photograph, box: Any = None) -> bool:
+        """Whether the landmarks look clearly more like the references' in a photograph that is turned."""
+        whole = check_box(box, self.sight.size(photograph), photograph.name)
+        strengths = [
+            one[:2] for one in self._coarse(photograph, Turntable(self.sight.array(photograph), whole), QUARTERS)
+        ]
+        upright = next(strength for strength, turning in strengths if turning == 0)
+        return max(strengths)[0] > upright + CLEARLY
+
+    def _coarse(
+        self, photograph: Photograph, table: Turntable, turnings: Sequence[int]
+    ) -> list[tuple[float, int, bool, float]]:
+        """How much the landmarks look like the references' at some turnings, the most alike first.
+
+        Each is the mean strength, the turning, whether it is mirrored, and the angle that is left then.
+        """
+        model, found = self.model("whole"), []
         for mirrored in self.sides:
-            for turning in self.turnings:
+            for turning in turnings:
                 view = Photograph.of(table.turn(turning, mirrored, SIZE).image, photograph.name)
                 cells = self.sight.see(view, (0.0, 0.0, SIZE, SIZE))
                 places = model.read(cells)[1].mean[: model.landmarks]
                 strength = strength_of(model, cells, places)
-                if strength.mean() > most:
-                    rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
-                    most, best = strength.mean(), table.turn(turning - rest * (len(self.turnings) > 1), mirrored)
-        return best
+                rest = angle_between(places, model.shape.mean[: model.landmarks], strength.clip(0.01, 1))
+                found.append((float(strength.mean()), turning, mirrored, rest if len(turnings) > 1 else 0.0))
+        return sorted(found, reverse=True)
 
-    def _upright(self, view: Turned, whole: Box) -> Located:
-        """Both looks at a turned photograph, and back."""
-        upright = Photograph.of(view.image, "turned image")
-        box = self.found_box(upright, whole_box(self.sight.size(upright)))
-        found = self.second_look(upright, self.first_look(upright, box, "close"))
+    def _any_way_round(self, photograph: Photograph, whole: Box) -> Located:
+        """Both looks at the turning, and the side, that is best when the likeliest of them are seen close."""
+        table = Turntable(self.sight.array(photograph), whole)
+        best: tuple[Turned, Photograph, Glance] | None = None
+        for _, turning, mirrored, rest in self._coarse(photograph, table, self.turnings)[:CLOSER]:
+            view = table.turn(turning - rest, mirrored)
+            upright = Photograph.of(view.image, photograph.name)
+            box = self.found_box(upright, whole_box(self.sight.size(upright)))
+            glance = self.first_look(upright, box, "close")
+            if best is None or glance.located.scores.mean() > best[2].located.scores.mean():
+                best = view, upright, glance
+        assert best is not None
+        view, upright, glance = best
+        found = self.second_look(upright, glance)
         order = self.flip if view.mirrored else np.arange(len(self.flip))
         points, spread = view.back(found.keypoints), found.spread * view.scale
         return Located(points[order], found.scores[order], found.visible[order], spread[order], whole)

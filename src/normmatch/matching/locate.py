@@ -18,6 +18,7 @@ from normmatch.checks import check_flag, check_iterator
 from normmatch.errors import InputError
 from normmatch.matching.given import Reference, check_box, whole_box
 from normmatch.matching.landmarks import Kind, Landmarks, Located
+from normmatch.matching.looks import FEW
 from normmatch.matching.references import Cells
 from normmatch.matching.sight import Encoder, Photograph, Sight
 
@@ -63,35 +64,75 @@ def locate_many(
         images = check_iterator(images, "images")
     if boxes is not None and not isinstance(boxes, list | tuple):
         boxes = check_iterator(boxes, "boxes")
-    learn = check_flag(learn, "learn")
-    fitted = Landmarks(references, Sight(encoder, REMEMBERED), looks, turned, mirrored, flip)
-    fitted.calibrate()
-    pairs = _paired(images, boxes)
-    if learn and not (turned or mirrored) and isinstance(images, Sequence) and len(images) > 2:
+    learn, pool = check_flag(learn, "learn"), []
+    if learn and isinstance(images, Sequence) and len(images) > 2:
         given = [None] * len(images) if boxes is None else list(boxes)
         if len(given) != len(images):
             raise InputError(f"There are {len(images)} images and {len(given)} boxes; expected as many of each.")
-        chosen = choose_pool(range(len(images)))
-        _teach(fitted, [Photograph.of(images[i], f"image {i}") for i in chosen], [given[i] for i in chosen])
-        pairs = zip(images, given, strict=True)
-    for number, (image, box) in enumerate(pairs):
+        chosen = choose_evenly(range(len(images)), POOL)
+        pool = [(Photograph.of(images[i], f"image {i}"), given[i]) for i in chosen]
+        boxes = given
+    options: dict[str, Any] = {"looks": looks, "turned": turned, "mirrored": mirrored, "flip": flip}
+    fitted = prepare(references, Sight(encoder, REMEMBERED), pool, **options)
+    for number, (image, box) in enumerate(_paired(images, boxes)):
         yield fitted.locate(Photograph.of(image, f"image {number}"), box)
 
 
-def choose_pool(photographs: Sequence[Any]) -> list[Any]:
-    """Evenly spread ones of many, to teach."""
-    chosen = np.linspace(0, len(photographs) - 1, min(POOL, len(photographs))).round().astype(int)
-    return [photographs[i] for i in np.unique(chosen)]
+def prepare(
+    references: Sequence[Reference], sight: Sight, pool: Sequence[tuple[Photograph, Any]], **options: Any
+) -> Landmarks:
+    """What references say, ready to find landmarks; photographs that nobody has labelled, with their boxes, teach."""
+    fitted = Landmarks(references, sight, **options)
+    fitted.calibrate()
+    if len(pool) > 2 and len(references) < FEW and not (options["turned"] or options["mirrored"]):
+        _teach(fitted, pool)
+    return fitted
 
 
-def _teach(fitted: Landmarks, photographs: Sequence[Photograph], boxes: Sequence[Any]) -> None:
+def choose_references(
+    references: Sequence[Reference], pool: Sequence[Photograph], sight: Sight, most: int
+) -> list[int]:
+    """The numbers of so many references at most, of which every photograph of the pool has one that is like it.
+
+    One by one that one is taken that shows landmarks which nobody has shown yet, and then that which makes the
+    photographs most like the nearest of those taken.
+    """
+    if len(references) <= most:
+        return list(range(len(references)))
+    known = [Photograph.of(one.image, f"reference {i}") for i, one in enumerate(references)]
+    first, second = (np.stack([_summary(one, sight) for one in some]) for some in (known, pool or known))
+    alike = first @ second.T  # (R, U)
+    shows = np.stack([np.isfinite(np.asarray(one.keypoints, float)).all(1) for one in references])  # (R, K)
+    chosen: list[int] = []
+    nearest, shown = np.full(alike.shape[1], -1.0), np.zeros(shows.shape[1], bool)
+    while len(chosen) < most:
+        gain = np.maximum(alike, nearest).mean(1) + 10 * (shows & ~shown).sum(1)
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+        nearest, shown = np.maximum(nearest, alike[chosen[-1]]), shown | shows[chosen[-1]]
+    return sorted(chosen)
+
+
+def choose_evenly(things: Sequence[Any], most: int) -> list[Any]:
+    """Evenly spread ones of many."""
+    return [things[i] for i in np.unique(np.linspace(0, len(things) - 1, min(most, len(things))).round().astype(int))]
+
+
+def _summary(photograph: Photograph, sight: Sight) -> np.ndarray:
+    """What a photograph is like, as a unit vector."""
+    mean = sight.see(photograph, whole_box(sight.size(photograph))).features.mean(0)
+    found: np.ndarray = mean / np.linalg.norm(mean)
+    return found
+
+
+def _teach(fitted: Landmarks, photographs: Sequence[tuple[Photograph, Any]]) -> None:
     """Let photographs nobody has labelled teach: first in whole, then around what was found there."""
     pool: dict[Kind, list[Cells]] = {"drawn": [], "close": [], "whole": []}
-    for photograph, box in zip(photographs, boxes, strict=True):
+    for photograph, box in photographs:
         crop = check_box(box, fitted.sight.size(photograph), photograph.name)
         pool[fitted.kind(box)].append(fitted.sight.see(photograph, crop))
     fitted.learn({"whole": pool["whole"]})
-    for photograph in (one for one, box in zip(photographs, boxes, strict=True) if box is None):
+    for photograph in (photograph for photograph, box in photographs if box is None):
         whole = whole_box(fitted.sight.size(photograph))
         pool["close"].append(fitted.sight.see(photograph, fitted.found_box(photograph, whole)))
     fitted.learn(pool)

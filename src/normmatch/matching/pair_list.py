@@ -1,18 +1,11 @@
 """Matching thousands of pairs: in order, resumable, and without stopping at a pair that cannot be matched.
 
-out/results.jsonl    one line for each matched pair, written as they come; `row` is the pair's line in the list,
-                     from 0; the rest is `record.make_record`'s
+out/results.jsonl    as in `run_folder`; `row` is the pair's line in the list, the rest is `record.make_record`'s
 out/results.parquet  the same as a table, if asked for, at the end
-out/failed.jsonl     the pairs that could not be matched, and why; they are tried again by the next run
-out/run.json         what was asked for, and the size and time of each image: a run about something else is refused
 """
 
 import functools
-import hashlib
-import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,20 +21,18 @@ from normmatch.config import MAX_WORKERS, MatchOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.geometry import CropWithKeypoints, make_crop, place_keypoints
-from normmatch.io import locked, read_text
+from normmatch.io import read_text
 from normmatch.matching.matcher import Matcher, chunks
 from normmatch.matching.prefetch import ahead
 from normmatch.matching.record import make_record
-from normmatch.outputs import MADE_BY, check_outputs, whole_file, write_json, write_text, writing
-from normmatch.progress import show_progress
+from normmatch.matching.run_folder import Record, Task, digest, files_of, images_of, run_tasks_in
+from normmatch.outputs import MADE_BY, check_outputs, whole_file
 from normmatch.weights import find_weights
 
 REMEMBERED = 400  # images of a list that are not read and encoded again: a gigabyte, or two with 2,000 points each
 HANDED_OUT = 16  # pairs that a worker of Ray gets at a time
 MAX_LINE = 64 << 20  # bytes of a line of the results: pyarrow wants to know, and 2,000 points are more than its 1 MiB
 
-Task = dict[str, Any]  # a pair as plain JSON values, so that it can travel to another machine
-Record = dict[str, Any]
 Read = tuple[Task, tuple[CropWithKeypoints, CropWithKeypoints]]  # a pair whose images were read
 Engine = Literal["local", "ray"]
 Format = Literal["jsonl", "parquet"]
@@ -84,25 +75,18 @@ def match_list(
         check_count(workers, "workers", 1, MAX_WORKERS)
     require(*(["pyarrow"] if format == "parquet" else []), *(["ray"] if engine == "ray" else []))
     tasks, asked = _tasks(pairs, keypoints), _asked(pairs, keypoints, options)
-    results = out / "results.jsonl"
-    photographs = _photographs(tasks)
-    read: tuple[Path | str, ...] = (pairs, keypoints, find_weights(options.weights), *photographs)
-    check_outputs({"--out-dir": _outputs(out, format)}, read, overwrite)
-    with writing(out):
-        try:
-            with locked(out / ".lock"):
-                earlier = _check_run(out, asked)
-                done = _read_done(results, len(tasks))
-                _check_photographs(out, earlier, photographs, [task for task in tasks if task["row"] in done])
-                write_json(out / "run.json", asked | {"photographs": photographs})
-                left = [task for row, task in enumerate(tasks) if row not in done]
-                records = _run(left, options, engine, workers) if left else iter(())
-                failed = _append(results, show_progress(records, len(tasks), len(done), progress, "pairs"))
-                _write_failed(out / "failed.jsonl", failed)
-                if format == "parquet":
-                    _write_parquet(results, out / "results.parquet")
-        except BlockingIOError:
-            raise DataError(f"Another run is writing to {out}; wait for it, or give another folder.") from None
+    read: tuple[Path | str, ...] = (pairs, keypoints, find_weights(options.weights))
+    table = out / "results.parquet" if format == "parquet" else None
+    check_outputs({"--out-dir": [*files_of(out), *([table] if table else [])]}, (*read, *images_of(tasks)), overwrite)
+    failed = run_tasks_in(
+        out,
+        asked,
+        tasks,
+        lambda left: _run(left, options, engine, workers),
+        "pairs",
+        progress,
+        lambda: _write_parquet(out / "results.jsonl", table) if table else None,
+    )
     return Summary(len(tasks) - len(failed), tuple(failed))
 
 
@@ -130,6 +114,17 @@ def run_tasks(matcher: Matcher, tasks: Iterable[Task], options: MatchOptions) ->
         records = [item for item in some if isinstance(item, dict)]
         records += _matched(matcher, [item for item in some if not isinstance(item, dict)], options)
         yield from sorted(records, key=lambda record: record["row"])
+
+
+class PairWorker:
+    """A process of a Ray cluster with a network of its own."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = MatchOptions(**options)
+        self.matcher = Matcher.from_options(self.options)
+
+    def __call__(self, tasks: list[Task]) -> Iterator[Record]:
+        return run_tasks(self.matcher, tasks, self.options)
 
 
 def _failure(task: Task, error: NormMatchError) -> Record:
@@ -186,116 +181,15 @@ def _run(tasks: Sequence[Task], options: MatchOptions, engine: Engine, workers: 
     if engine == "ray":
         from normmatch.matching.ray import run_with_ray
 
-        return run_with_ray(list(chunks(tasks, HANDED_OUT)), options, workers)
+        return run_with_ray(list(chunks(tasks, HANDED_OUT)), PairWorker, (asdict(options),), options.device, workers)
     return run_tasks(Matcher.from_options(options, REMEMBERED), tasks, options)
 
 
 def _asked(pairs: Path, keypoints: Path, options: MatchOptions) -> dict[str, Any]:
     """What a run is about: results of another list, other points, weights or options are not mixed with its own."""
-    values = asdict(options) | {"pairs": _digest([pairs]), "keypoints": _digest([keypoints]), "normmatch": __version__}
+    values = asdict(options) | {"pairs": digest([pairs]), "keypoints": digest([keypoints]), "normmatch": __version__}
     del values["device"], values["compile"]  # how fast it is done, not what
-    return values | {"weights": _digest([find_weights(options.weights)])}
-
-
-def _photographs(tasks: Sequence[Task]) -> dict[str, list[int]]:
-    """The size and the time of each image that is there."""
-    found = {}
-    for image in {task[f"image{side}"] for task in tasks for side in "01"}:
-        with suppress(OSError, ValueError):
-            info = os.stat(image)
-            found[image] = [info.st_size, info.st_mtime_ns]
-    return found
-
-
-def _check_photographs(out: Path, earlier: Any, now: dict[str, list[int]], done: Sequence[Task]) -> None:
-    """Refuse to go on where an image that was matched is another one now; others may be mended and tried again."""
-    for image in (task[f"image{side}"] for task in done for side in "01"):
-        if image in earlier and image in now and earlier[image] != now[image]:
-            raise DataError(f"{image} has changed since it was matched for {out}; give another folder.")
-
-
-def _outputs(out: Path, format: Format) -> list[Path]:
-    """The files that a run may replace; those that `_check_run` and `_read_done` look into are not among them."""
-    results, failed = out / "results.jsonl", out / "failed.jsonl"
-    files = [out / "results.parquet"] if format == "parquet" else []
-    if not results.is_file() or not results.stat().st_size:
-        files += [results, out / "run.json"]
-    if not failed.is_file() or _row(failed.open("rb").readline()) is None:
-        files.append(failed)
-    return files
-
-
-def _digest(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-def _check_run(out: Path, asked: dict[str, Any]) -> Any:
-    """Refuse the folder of another run; returns the photographs of this one as they were when it broke off."""
-    path, results = out / "run.json", out / "results.jsonl"
-    if not results.exists() or not results.stat().st_size:  # nothing that could be mixed up
-        return {}
-    if not path.exists():
-        raise DataError(f"{out} holds results.jsonl but no run.json; give another folder.")
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read ({error}); give another folder.") from error
-    changed = [key for key, value in asked.items() if not isinstance(earlier, dict) or earlier.get(key) != value]
-    if changed:
-        raise DataError(f"{out} holds results of a run with other {', '.join(changed)}; give another folder.")
-    photographs = earlier.get("photographs")
-    return photographs if isinstance(photographs, dict) else {}
-
-
-def _read_done(path: Path, total: int) -> set[int]:
-    """The rows that are done. A last line that breaks off, as where a run was killed, is removed."""
-    done: set[int] = set()
-    if not path.exists():
-        return done
-    whole = 0
-    with path.open("r+b") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                break
-            whole += len(line)
-            row = _row(line)
-            if row is None or not 0 <= row < total:
-                raise DataError(f"{path} line {number} is no result of this run; give another folder.")
-            done.add(row)
-        file.truncate(whole)
-    return done
-
-
-def _row(line: bytes) -> int | None:
-    try:
-        row = json.loads(line)["row"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return row if type(row) is int else None
-
-
-def _append(results: Path, records: Iterable[Record]) -> list[Record]:
-    """Append the records to the results as they come; those that failed are returned."""
-    failed = []
-    with results.open("a", encoding="utf-8") as file:
-        for record in records:
-            if "error" in record:
-                failed.append(record)
-            else:
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-    return failed
-
-
-def _write_failed(path: Path, failed: Sequence[Record]) -> None:
-    if not failed:
-        path.unlink(missing_ok=True)
-        return
-    write_text(path, "".join(json.dumps(record) + "\n" for record in failed))
+    return values | {"weights": digest([find_weights(options.weights)])}
 
 
 def _write_parquet(results: Path, path: Path) -> None:

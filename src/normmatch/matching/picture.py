@@ -17,7 +17,7 @@ def draw_matches(path: Path, images: Sequence[np.ndarray], points: Sequence[Anno
     from normmatch import viz
 
     (small0, points0), (small1, points1) = (
-        _shrink(image, item.keypoints) for image, item in zip(images, points, strict=True)
+        shrink(image, item.keypoints) for image, item in zip(images, points, strict=True)
     )
     figure = viz.plot_images([small0, small1])
     scores, (names0, names1) = result["matching_scores0"], (item.names for item in points)
@@ -25,7 +25,7 @@ def draw_matches(path: Path, images: Sequence[np.ndarray], points: Sequence[Anno
     viz.save_plot(figure, path)
 
 
-def _shrink(image: np.ndarray, keypoints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def shrink(image: np.ndarray, keypoints: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An image and its keypoints, made small enough for a picture."""
     scale = min(1.0, PICTURE_SIDE / max(image.shape[:2]))
     if scale == 1:

@@ -19,7 +19,8 @@ from normmatch.annotations.images import ImageIndex, find_image, image_files, up
 from normmatch.config import MatchOptions
 from normmatch.errors import DataError
 from normmatch.matching.matcher import Matcher
-from normmatch.matching.pair_list import Record, Task, run_tasks
+from normmatch.matching.pair_list import run_tasks
+from normmatch.matching.run_folder import Record, Task
 from normmatch.outputs import check_outputs, write_text, writing
 from normmatch.progress import show_progress
 from normmatch.weights import find_weights

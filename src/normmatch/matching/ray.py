@@ -1,38 +1,39 @@
-"""Matching pairs on the workers of a Ray cluster, with Ray Data. Every machine must see the images and the weights."""
+"""Tasks on the workers of a Ray cluster, with Ray Data. Every machine must see the photographs and the weights."""
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from normmatch.config import MatchOptions
 from normmatch.errors import ConfigError
-from normmatch.matching.matcher import Matcher
-from normmatch.matching.pair_list import Record, Task, run_tasks
+from normmatch.matching.run_folder import Record, Task
 
-MAX_BLOCKS = 1000  # of the list of pairs: what is handed to the workers at a time
+Work = Callable[[list[Task]], Iterable[Record]]
+MAX_BLOCKS = 1000  # of a list: what is handed to the workers at a time
 
 
 class _Worker:
-    """A process of the cluster with a network of its own."""
+    """A process of the cluster; tasks and records travel as JSON text, so that they are the same here and there."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self.options = MatchOptions(**options)
-        self.matcher = Matcher.from_options(self.options)
+    def __init__(self, work: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+        self.work = work(*arguments)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
-        chunks = [json.loads(chunk) for chunk in batch["chunk"]]
-        return {"records": [json.dumps(list(run_tasks(self.matcher, chunk, self.options))) for chunk in chunks]}
+        return {"records": [json.dumps(list(self.work(json.loads(chunk)))) for chunk in batch["chunk"]]}
 
 
-def run_with_ray(chunks: Sequence[Sequence[Task]], options: MatchOptions, workers: int | None) -> Iterator[Record]:
-    """The records of all chunks in their order.
+def run_with_ray(
+    chunks: Sequence[Sequence[Task]],
+    work: Callable[..., Work],
+    arguments: tuple[Any, ...],
+    device: str,
+    workers: int | None,
+) -> Iterator[Record]:
+    """The records of all chunks in their order; `work(*arguments)` in each process does a chunk.
 
-    Chunks and records travel as JSON text, so that they are the same here and there. Ray is started on this machine
-    unless the program has done so, or the environment's RAY_ADDRESS names a cluster.
+    Ray is started on this machine unless the program has done so, or the environment's RAY_ADDRESS names a cluster.
     """
     import ray
 
@@ -47,12 +48,12 @@ def run_with_ray(chunks: Sequence[Sequence[Task]], options: MatchOptions, worker
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     try:
         resources = ray.cluster_resources()
-        gpus = int(resources.get("GPU", 0)) if options.device in ("auto", "cuda") else 0
+        gpus = int(resources.get("GPU", 0)) if device in ("auto", "cuda") else 0
         count = workers or gpus or max(1, int(resources.get("CPU", 1)))
         rows = [{"chunk": json.dumps(list(chunk))} for chunk in chunks]
         done = ray.data.from_items(rows, override_num_blocks=min(len(rows), MAX_BLOCKS)).map_batches(
             _Worker,
-            fn_constructor_args=(asdict(options),),
+            fn_constructor_args=(work, arguments),
             batch_size=1,
             num_cpus=1,
             num_gpus=1 if gpus else None,
