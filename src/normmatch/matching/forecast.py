@@ -17,7 +17,8 @@ import numpy as np
 
 from normmatch.errors import InputError
 from normmatch.matching.given import Reference
-from normmatch.matching.locate import locate_many
+from normmatch.matching.landmarks import Landmarks
+from normmatch.matching.sight import Photograph, Sight
 
 WITHIN = (0.01, 0.02, 0.05, 0.1)  # shares of the object
 COUNTS = (1, 2, 3, 5, 10, 20)  # references
@@ -99,11 +100,12 @@ def forecast(
     if most < 2 * QUERIES:  # each photograph once, from all others
         draws = [draw for draw in draws if draw[0] != most]
         draws += [(most, np.roll(np.arange(len(photographs)), -k - 1)) for k in range(len(photographs))]
+    sight = Sight(encoder)  # what it has seen it remembers
     start, asked = time.perf_counter(), 0
     off: dict[int, list[tuple[int, np.ndarray]]] = {n: [] for n in counts}
     for count, order in progress(iter(draws), len(draws)):
         queries = order[count : count + QUERIES]
-        off[count] += zip(queries.tolist(), errors(photographs, order[:count], queries, encoder), strict=True)
+        off[count] += zip(queries.tolist(), errors(photographs, order[:count], queries, sight), strict=True)
         asked += len(queries)
     curve = {n: _point(np.array([k for k, _ in some]), np.stack([e for _, e in some]), rng) for n, some in off.items()}
     last = np.stack([e for _, e in off[most]])
@@ -114,16 +116,16 @@ def forecast(
 
 
 def errors(
-    photographs: Sequence[Known], references: Sequence[int], queries: Sequence[int], encoder: Any
+    photographs: Sequence[Known], references: Sequence[int], queries: Sequence[int], sight: Sight
 ) -> list[np.ndarray]:
     """Distances (K,) of what is found from what was set, as shares of the object, of each query."""
     chosen = [photographs[k] for k in references]
     shown = np.isfinite(np.stack([one.keypoints for one in chosen])).all(2).any(0)  # (K,) in some reference
     asked = [photographs[k] for k in queries]
-    given = [Reference(one.image, one.keypoints[shown], one.box) for one in chosen]
-    found = locate_many(given, [one.image for one in asked], [one.box for one in asked], encoder=encoder, learn=False)
+    fitted = Landmarks([Reference(one.image, one.keypoints[shown], one.box) for one in chosen], sight)
     off = []
-    for one, located in zip(asked, found, strict=True):
+    for number, one in zip(queries, asked, strict=True):
+        located = fitted.locate(Photograph.of(one.image, f"photograph {number}"), one.box)
         distances = np.full(len(shown), np.nan)
         distances[shown] = np.linalg.norm(located.keypoints - one.keypoints[shown], axis=1) / one.size
         distances[~shown & np.isfinite(one.keypoints).all(1)] = np.inf  # nobody has shown what it looks like
