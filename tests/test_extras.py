@@ -1,7 +1,8 @@
 """Every extra is named by the packages that it brings, and each of them can be asked for."""
 
-import importlib.metadata
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,9 @@ from normmatch.extras import EXTRAS, missing, require
 
 def test_the_extras_are_those_of_the_project() -> None:
     brings: dict[str, set[str]] = {}
-    for line in importlib.metadata.requires("normmatch") or ():
-        if found := re.fullmatch(r"([\w.-]+).*extra == ['\"](\w+)['\"]", line):
-            brings.setdefault(found[2], set()).add(found[1].replace("-", "_"))
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extra, lines in project["optional-dependencies"].items():
+        brings[extra] = {re.match(r"[\w.-]+", line)[0].replace("-", "_") for line in lines}  # type: ignore[index]
     for package, extra in EXTRAS.items():
         assert package in brings[extra]
 

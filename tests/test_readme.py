@@ -1,6 +1,8 @@
 """The README's commands work: its Python runs, and so does each `normmatch` line, shortened where it would be long."""
 
+import functools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -25,6 +27,7 @@ from normmatch.extras import EXTRAS
 from normmatch.matching.samples import copy_samples, get_sample
 from tests.datasets import layouts
 from tests.matching.locating_scene import FakeEncoder
+from tests.without_torch import run_without_torch
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -82,15 +85,24 @@ def test_make_demo(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pyproject.toml").touch()
     Path("constraints.txt").touch()
     planned = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-    steps = ("-m venv .venv", "--no-build-isolation --editable '.[dev]'", "touch .venv/.installed", "normmatch samples")
+    steps = ("-m venv .venv", "--no-build-isolation --editable '.[app]'", "touch .venv/.core", "normmatch samples")
     assert sorted(steps, key=planned.index) == list(steps)
     Path("installed").touch()
-    here = [f"BIN={Path(sys.executable).parent}", "STAMP=installed"]
+    here = [f"BIN={Path(sys.executable).parent}", "CORE=installed"]
     out = subprocess.run([*command, *here], capture_output=True, text=True, check=True).stdout
     assert "6 of the 6 points with a namesake were matched with it" in out
     assert "for pictures and points of your own open the web page: " in out
     with Image.open("demo/matches.png") as picture:
         assert picture.width > 500
+
+
+MATCH_SAMPLES = """
+import normmatch
+from normmatch.matching.samples import get_sample
+cat, raccoon = get_sample("cat"), get_sample("raccoon")
+found = normmatch.match_pair(cat.path, raccoon.path, cat.points.keypoints, raccoon.points.keypoints)
+print(len(found["matches"]), *normmatch.__path__)
+"""
 
 
 def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,24 +112,48 @@ def test_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ((verb, what),) = commands("pip")
     assert (verb, what) == ("install", ".[app]")
     monkeypatch.chdir(ROOT)
-    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+    file = tmp_path / build_wheel(str(tmp_path))
+    assert file.stat().st_size < 50e6
+    with zipfile.ZipFile(file) as wheel:
+        wheel.extractall(tmp_path / "site")  # all that installing it is
         files = set(wheel.namelist())
         text = {Path(name).name: wheel.read(name).decode() for name in files if ".dist-info/" in name}
     source = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(ROOT / "src").as_posix() for path in source} <= files
     assert {"normmatch/weights/small.safetensors", "normmatch/app/static/pair.html"} <= files
     assert "normmatch = normmatch.__main__:main" in text["entry_points.txt"]
+    found = run_without_torch(MATCH_SAMPLES, tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert found.stdout.split() == ["6", str(tmp_path / "site" / "normmatch")], found.stderr
     metadata = Parser().parsestr(text["METADATA"])
     offered = {extra: set() for extra in metadata.get_all("Provides-Extra")}
     for line in metadata.get_all("Requires-Dist"):
         requirement = Requirement(line)
         for extra in offered:
             if requirement.marker and requirement.marker.evaluate({"extra": extra}):
-                offered[extra].add(requirement.name)
+                offered[extra].add(requirement.name.replace("-", "_"))
                 assert requirement.specifier.contains(version(requirement.name)), f"{line} is not installed"
     for module, extra in EXTRAS.items():  # what a message says to install is what brings the module
-        assert offered[extra] & set(packages_distributions()[module]), f"{extra} does not bring {module}"
+        brought = {name.replace("-", "_") for name in packages_distributions()[module]}
+        assert offered[extra] & brought, f"{extra} does not bring {module}"
     assert set(re.findall(r"`(\w+)`", README.split("Without an extra")[1].split("\n\n")[0])) == set(offered)
+
+
+@pytest.mark.skipif("WHEEL" not in os.environ, reason="WHEEL=1 installs the wheel and all it needs, from PyPI")
+def test_the_wheel_in_an_empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hatchling.build import build_wheel
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    wheel = tmp_path / build_wheel(str(tmp_path))
+    run = functools.partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    run([sys.executable, "-m", "venv", "env"])
+    run(["env/bin/pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)])
+    assert run(["env/bin/python", "-c", MATCH_SAMPLES]).stdout.startswith("6 ")
+    assert "torch" not in run(["env/bin/pip", "freeze"]).stdout
+    size = sum(
+        path.stat().st_size for path in (tmp_path / "env").rglob("*") if path.is_file() and not path.is_symlink()
+    )
+    assert size < 440e6
 
 
 def test_nothing_is_left_to_fill_in() -> None:

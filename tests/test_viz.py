@@ -314,3 +314,15 @@ def test_no_global_state(monkeypatch: pytest.MonkeyPatch) -> None:
     viz.plot_matches(two_images(), KEYPOINTS0, KEYPOINTS1, MATCHES, np.ones(3))
     viz.plot_similarity(np.zeros((2, 3)))
     assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_landmarks_that_are_hardly_there_are_named_not_drawn() -> None:
+    image = np.zeros((40, 60, 3), np.uint8)
+    figure = viz.plot_located(image, [[10, 10], [20, 20]], [0.9, 0.1], ["eye", "tail"], [0.9, 0.2], "a.jpg")
+    words = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+    assert "eye" in words
+    assert "a.jpg; perhaps not in the picture: tail" in words
+    (axes,) = viz.panels(figure)
+    assert [len(dots.get_offsets()) for dots in axes.collections] == [1]
+    with pytest.raises(InputError, match="expected 2 values from 0 to 1"):
+        viz.plot_located(image, [[10, 10], [20, 20]], [0.9])

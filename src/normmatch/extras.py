@@ -5,8 +5,9 @@ import importlib.util
 from normmatch.errors import ConfigError
 
 EXTRAS = {
-    "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz", "starlette": "app", "uvicorn": "app",
-    "onnx": "export", "onnxscript": "export", "onnxruntime": "export", "pyarrow": "parquet", "ray": "ray",
+    "torch": "torch", "torchvision": "torch", "timm": "torch", "huggingface_hub": "hub", "onnx": "export",
+    "onnxscript": "export", "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz",
+    "starlette": "app", "uvicorn": "app", "pyarrow": "parquet", "ray": "ray",
 }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from scipy.spatial import Delaunay, QhullError
 
 from normmatch.checks import shown
 from normmatch.errors import InputError
@@ -149,6 +148,8 @@ def delaunay(keypoints: np.ndarray) -> np.ndarray:
     complete = ~np.eye(n, dtype=bool)
     if n < 4:  # a triangle is complete, and so is everything smaller
         return complete
+    from scipy.spatial import Delaunay, QhullError  # which takes longer to import than to use
+
     order = np.lexsort(keypoints.T)  # on a grid Qhull picks the diagonals by the order of the points, so fix the order
     try:
         triangulation = Delaunay(keypoints[order])

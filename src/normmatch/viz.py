@@ -145,7 +145,7 @@ def plot_located(
     there = np.ones(len(points), bool) if visible is None else as_numbers(visible, "visible") >= 0.5
     shown, absent = (np.flatnonzero(some).tolist() for some in (there, ~there))
     words = [f"perhaps not in the picture: {', '.join(names[i] for i in absent)}"] if absent else []
-    figure = plot_images([image], ["\n".join([*([title] if title else []), *words])])
+    figure = plot_images([image], ["; ".join([*([title] if title else []), *words])])
     colors = _score_colors(figure, scores, len(points))
     plot_keypoints(figure, [points[shown]], [[names[i] for i in shown]], [[colors[i] for i in shown]])
     return figure

@@ -12,6 +12,13 @@ from tests.command_line import run
 OPTIONS = "--data.names folder --data.root mine --data.workers 0 --steps 2 --batch-size 2 --no-compile --no-tensorboard"
 
 
+@pytest.fixture(autouse=True)
+def few_graphs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a while: one training makes them."""
+    if request.node.name != "test_a_folder_is_trained_on_and_the_result_is_named":
+        monkeypatch.setattr("normmatch.export.files.export", lambda *_: {})
+
+
 def make_folder(images: int) -> None:
     rng = np.random.default_rng(0)
     Path("mine").mkdir()
@@ -27,7 +34,8 @@ def test_a_folder_is_trained_on_and_the_result_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_folder(4)
-    command = ("train", "tiny", "--out", "runs/mine", *OPTIONS.split())
+    small = ("--model.num-layers", 1, "--model.sinkhorn-rounds", 2)
+    command = ("train", "tiny", "--out", "runs/mine", *OPTIONS.split(), *small)
     code, out, err = run(capsys, *command, "--minutes", 1e-6)
     assert code == 0
     assert "--resume continues" in err
@@ -37,6 +45,7 @@ def test_a_folder_is_trained_on_and_the_result_is_named(
     assert "the trained network is in runs/mine; other commands take it as --weights runs/mine" in out
     match = ("match", "mine/0.png", "mine/1.png", "--keypoints", "mine/points.csv", "--weights", "runs/mine")
     assert run(capsys, *match)[0] == 0
+    assert run(capsys, *match, "--backend", "onnx")[0] == 0
 
 
 def test_too_small_a_folder_is_one_sentence(

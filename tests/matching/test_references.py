@@ -49,15 +49,6 @@ def test_references_that_lack_a_landmark_say_nothing_of_it() -> None:
     assert np.ptp(logs[0]) > 0
 
 
-def test_some_landmarks_can_be_added_alone() -> None:
-    cells = random_cells(0)
-    looks, alone = Looks.none(3, 20), Looks.none(1, 20)
-    looks.add(cells, np.array([[0.2, 0.3]]), 2.0, np.array([1]))
-    alone.add(cells, np.array([[0.2, 0.3]]))
-    np.testing.assert_allclose(looks.mean[1], alone.mean[0], rtol=1e-5)
-    assert looks.weight.tolist() == [0, 2, 0]
-
-
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_blank_picture_has_an_answer(value: float) -> None:
     (cells,) = make_cells(np.full((1, 20, 6, 8), value), 2)

@@ -28,7 +28,7 @@ def export(
     """
     from normmatch.extras import require
 
-    require("torch", "onnx", "onnxscript")
+    require("onnx", "onnxscript", "torch")
     from normmatch.export.files import FILES, in_place
     from normmatch.export.files import export as write
     from normmatch.model.network import NormMatch

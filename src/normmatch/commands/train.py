@@ -2,12 +2,15 @@
 
 import os
 import sys
+import warnings
 from typing import Annotated, Any, Union
 
 import tyro
 from tyro.conf import subcommand
 
 from normmatch.config import PRESETS, AugmentConfig, LossConfig, TrainConfig
+from normmatch.errors import ExportError
+from normmatch.extras import require
 
 PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
     out=tyro.MISSING,
@@ -29,17 +32,26 @@ PAPER = TrainConfig(  # the paper's recipe: six epochs of 2,000 steps
 
 def train(config: TrainConfig) -> None:
     """Train; the dataset is prepared first where that has not been done."""
+    require("lightning_fabric", "torch", "onnxscript")
     from normmatch.training.distributed import start_processes, under_torchrun
 
     if config.devices > 1 and not under_torchrun():
         start_processes(config, sys.argv[1:])
         return
+    from normmatch.export.files import export
     from normmatch.training import run
     from normmatch.weights import FILE_NAME
+    from normmatch.weights.graphs import find_graphs
 
-    run.train(config)
-    finished = (config.out / FILE_NAME).is_file()  # not where --minutes were over
+    model = run.train(config)
+    file = config.out / FILE_NAME
+    finished = file.is_file()  # not where --minutes were over
     if finished and os.environ.get("RANK", "0") == "0":  # of several processes the first one talks
+        try:
+            if find_graphs(file, model.config) is None:
+                export(model, config.out, file)
+        except ExportError as error:
+            warnings.warn(f"the network runs with torch alone: {error}", stacklevel=2)
         print(f"the trained network is in {config.out}; other commands take it as --weights {config.out}")
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import timm
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -96,6 +97,18 @@ class Match(nn.Module):
         return matches0, matches1, scores0, scores1, similarity, log_assignment  # MATCH_OUTPUTS
 
 
+class Attention(nn.Module):
+    """A ViT's attention as the one operator that ONNX has for it; its weights are those of timm's."""
+
+    def __init__(self, attention: Any) -> None:
+        super().__init__()
+        self.qkv, self.proj, self.heads = attention.qkv, attention.proj, attention.num_heads
+
+    def forward(self, x: Tensor, **_: Any) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)  # (B, T, C) each
+        return self.proj(torch.onnx.ops.attention(q, k, v, q_num_heads=self.heads, kv_num_heads=self.heads)[0])
+
+
 @contextmanager
 def _always_resampling(backbone: TimmBackbone | VGG16Backbone) -> Iterator[None]:
     """A ViT asks whether the image is of the size that it was trained with, and the tracer would rule that size out."""
@@ -134,7 +147,17 @@ def trace(model: NormMatch) -> dict[str, Graph]:
     for module in model.modules():
         if isinstance(module, SplineConv):
             module.in_blocks = False
+    for block in vit_blocks(model.backbone):
+        if _is_plain(getattr(block, "attn", None)):
+            block.attn = Attention(block.attn)
     return {"encoder": _trace_encoder(model), "embed": _trace_embed(model), "match": _trace_match(model)}
+
+
+def _is_plain(attention: Any) -> bool:
+    """Whether it is timm's usual attention, with nothing done to queries, keys and values."""
+    if type(attention) is not timm.layers.Attention or attention.gate is not None:
+        return False
+    return all(isinstance(getattr(attention, name), nn.Identity) for name in ("q_norm", "k_norm", "norm"))
 
 
 def _trace_encoder(model: NormMatch) -> Graph:

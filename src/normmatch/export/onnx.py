@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript import optimizer
 
 import normmatch
@@ -38,11 +39,13 @@ def convert(name: str, graph: Graph, places: Places, config: str) -> ir.Model:
             optimizer.optimize_ir(model)
         except Exception as error:  # the exporter raises whatever it stumbles on
             raise ExportError(f"the network cannot be written as ONNX: {first_line(error)}") from error
+    _normalize_at_once(model.graph)
     for value in weights:
         model.graph.inputs.remove(value)
         if value.uses():
             _keep_outside(value, *places[str(value.name)])
             known[str(value.name)] = value
+    RemoveUnusedNodesPass()(model)
     for node in model.graph:
         node.metadata_props.clear()  # where in the code it came from
         node.doc_string = None
@@ -96,6 +99,26 @@ def in_8_bits(model: ir.Model) -> list[str]:
         graph.remove([last, node] if last is not node else node, safe=True)
     model.opset_imports["com.microsoft"] = 1
     return found
+
+
+def _normalize_at_once(graph: Any) -> None:
+    """Make one operator of each `F.normalize`, which is traced as ReduceL2 -> Clip -> Expand, and Div by that."""
+    for node in [node for node in graph if node.op_type == "Div"]:
+        x, chain = node.inputs[0], [node.inputs[1].producer()]
+        for kind in ("Expand", "Clip", "ReduceL2"):
+            if chain[-1] is None or chain[-1].op_type != kind:
+                break
+            chain.append(chain[-1].inputs[0].producer())
+        else:
+            *_, length, _ = chain
+            axis = ir.convenience.get_const_tensor(length.inputs[1])
+            if length.inputs[0] is x and axis is not None:
+                unit = ir.node("LpNormalization", [x], {"axis": int(axis.numpy()[0]), "p": 2})
+                unit.outputs[0].dtype, unit.outputs[0].shape = x.dtype, x.shape
+                graph.insert_after(node, unit)
+                node.outputs[0].replace_all_uses_with(unit.outputs[0], replace_graph_outputs=True)
+                unit.outputs[0].name, node.outputs[0].name = node.outputs[0].name, None
+                graph.remove(node, safe=True)
 
 
 def _with_bias(node: Any) -> tuple[Any, Any]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 Result = dict[str, np.ndarray]  # see `Matcher.match`
 
@@ -89,6 +88,8 @@ def _hungarian(
     log_assignment: np.ndarray, scores: np.ndarray, counts: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Matches and scores of both sides; a point that is left over has -1 and 0."""
+    from scipy.optimize import linear_sum_assignment  # slow to import, and rarely asked for
+
     batch, *sizes = scores.shape
     sides = [(np.full((batch, size), -1, np.int64), np.zeros((batch, size), np.float32)) for size in sizes]
     for i, (m, n) in enumerate(counts):

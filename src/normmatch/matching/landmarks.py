@@ -46,6 +46,7 @@ WIDE = 3.0  # in a whole photograph things are shifted and scaled so much more t
 CLOSER = 3  # turnings that are seen close, of those that a coarse look finds the likeliest
 QUARTERS, CLEARLY = (0, 90, 180, 270), 0.1  # turnings of the cheap check; by how much one must look more alike
 TELLING, LEFT_OUT = 3, 8  # references from which on their own photographs calibrate, and how many of them do
+TAUGHT_BY = 16  # photographs without labels, when references calibrate
 
 Kind = Literal["drawn", "close", "whole"]
 
@@ -138,18 +139,22 @@ class Landmarks:
         The shift s of all logits is what is likeliest, with a prior N(0, 1) that keeps it small where little is known.
         """
         if len(self.points) >= TELLING:
-            found = [self.left_out(number, self.tuning) for number in range(min(len(self.points), LEFT_OUT))]
+            # They must be found as the photographs are: what has taught these teaches them, too.
+            pool = self._pool.get("drawn" if self.drawn else "close", [])[:TAUGHT_BY]
+            found = [self.left_out(number, self.tuning, pool) for number in range(min(len(self.points), LEFT_OUT))]
             logits, off = (np.concatenate([getattr(one, key) for one in found]) for key in ("logits", "off"))
             self.shift = likeliest_shift(logits, off <= WITHIN)
 
-    def left_out(self, number: int, tuning: Tuning) -> "LeftOut":
+    def left_out(self, number: int, tuning: Tuning, pool: Sequence[Cells] = ()) -> "LeftOut":
         """A reference's landmarks as a first look finds them by all other references."""
         kind: Kind = "drawn" if self.drawn else "close"
         boxes, seen = self.boxes[kind], self._seen(kind)
         rest = [i for i in range(len(boxes)) if i != number]
         places = np.stack([into(self.points[i], boxes[i]) for i in rest])
         background = self.backgrounds.get(kind) or Background.of(seen)
-        model = fit_first([seen[i] for i in rest], places, background=background, tuning=tuning)
+        # A photograph that is located has been among those that teach: so is this one.
+        taught_by = [*pool, seen[number]] if pool else ()
+        model = fit_first([seen[i] for i in rest], places, taught_by, background=background, tuning=tuning)
         cells, box = seen[number], boxes[number]
         decision = model.read(cells)[1]
         mean = decision.mean[: model.landmarks]

@@ -83,9 +83,9 @@ def prepare(
 ) -> Landmarks:
     """What references say, ready to find landmarks; photographs that nobody has labelled, with their boxes, teach."""
     fitted = Landmarks(references, sight, **options)
-    fitted.calibrate()
     if len(pool) > 2 and len(references) < FEW and not (options["turned"] or options["mirrored"]):
         _teach(fitted, pool)
+    fitted.calibrate()
     return fitted
 
 

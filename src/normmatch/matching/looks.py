@@ -34,6 +34,7 @@ CROP, SIDE = 0.25, 224  # of a second look: share of the object's longer side, a
 SHARED = 0.2  # of a crop: landmarks closer than that to the middle of a group share it
 MOVED = 0.25  # of a crop: how far references' crops are moved at random, as what is found is off, too
 CROPS, MOST = 10, 6  # of each landmark over all references, about, and in each: moved once only is 2 points worse
+EDGE, MET = 0.44, 0.3  # of a crop: how far from its middle its own landmarks may lie, and others that are seen, too
 SHARP = 0.4  # temperature of a second look: trilobites like 0.5, faces 0.25
 FINE_RIDGE = 0.5  # of its solve: trilobites like 1, faces 0.2
 FIRST = 0.5  # weight of what the first look said, beside the second: trilobites like 1, faces 0.25
@@ -160,23 +161,29 @@ def fit_second(
 ) -> SecondLook:
     """From references, their landmarks (K, 2) in pixels, NaN: not shown, and their objects' sizes."""
     groups = _groups(points, sizes)
+    # Seeded by the reference itself: when another one joins it, its crops are known already.
+    seeds = [np.random.default_rng(zlib.crc32(place.tobytes())) for place in points]
+    moves = [rng.uniform(-MOVED, MOVED, (len(groups), MOST, 2)) for rng in seeds]
+    views = np.zeros(len(points[0]))  # how often each landmark was seen
+    crops, where = [], []
     times = min(MOST, max(1, round(CROPS / len(photographs))))
-    crops, where, who = [], [], []
-    for photograph, place, size in zip(photographs, points, sizes, strict=True):
-        # Seeded by the reference itself: when another one joins it, its crops are known already.
-        rng, side = np.random.default_rng(zlib.crc32(place.tobytes())), size * CROP
-        for group in groups:
-            moves = rng.uniform(-MOVED, MOVED, (MOST, 2)) * side
-            for time in range(times if np.isfinite(place[group]).any() else 0):
-                box = _around(place[group], side, moves[time] if time or times == 1 else 0.0)
+    for time in range(times):
+        for photograph, place, size, moved in zip(photographs, points, sizes, moves, strict=True):
+            side = size * CROP
+            for number, group in enumerate(groups):
+                if not np.isfinite(place[group]).any() or views[group].min() >= CROPS:
+                    continue
+                box = _around(place[group], side, moved[number, time] * side if time or times == 1 else 0.0)
+                inside = into(place, box)
+                apart = np.abs(inside - 0.5).max(1)
+                seen = apart < np.where(np.isin(np.arange(len(place)), group), EDGE, MET)
+                views += seen
                 crops.append((photograph, box))
-                where.append(into(place[group], box))
-                who.append(group)
+                where.append(np.where(seen[:, None], inside, np.nan))
     cells = sight.see_all(crops, SIDE)
     looks = Looks.none(len(points[0]), cells[0].features.shape[1])
-    for one, place, group in zip(cells, where, who, strict=True):
-        inside = np.abs(place - 0.5).max(1) < 0.5 - 1 / one.width
-        looks.add(one, np.where(inside[:, None], place, np.nan), 1.0, group)
+    for one, place in zip(cells, where, strict=True):
+        looks.add(one, place)
     return SecondLook(solve(looks, Background.of(cells, 64), FINE_RIDGE), groups)
 
 

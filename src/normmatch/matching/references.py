@@ -83,20 +83,11 @@ class Looks:
     def none(cls, landmarks: int, width: int) -> "Looks":
         return cls(np.zeros((landmarks, width), np.float32), np.zeros(landmarks, np.float32))
 
-    def add(
-        self,
-        cells: Cells,
-        points: np.ndarray,
-        weight: np.ndarray | float = 1.0,
-        which: np.ndarray | slice = slice(None),
-    ) -> None:
-        """Read one more crop at points (K, 2), shares of it; NaN where it does not show a landmark.
-
-        `which` are the indices of the landmarks that the points are, all of them without it.
-        """
+    def add(self, cells: Cells, points: np.ndarray, weight: np.ndarray | float = 1.0) -> None:
+        """Read one more crop at points (K, 2), shares of it; NaN where it does not show a landmark."""
         weights = np.where(np.isfinite(points).all(1), weight, 0.0).astype(np.float32)  # (K,)
-        self.total[which] += weights[:, None] * read_points(cells, points)
-        self.weight[which] += weights
+        self.total += weights[:, None] * read_points(cells, points)
+        self.weight += weights
 
     def copy(self) -> "Looks":
         return Looks(self.total.copy(), self.weight.copy())

@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from normmatch.checks import check_path
 from normmatch.config import ModelConfig
 from normmatch.errors import ConfigError, WeightsError, first_line
+from normmatch.extras import require
 from normmatch.outputs import whole_file
 
 FILE_NAME = "model.safetensors"
@@ -54,6 +55,7 @@ def find_weights(name: str | Path) -> Path:
 
 
 def _download(name: str) -> Path:
+    require("huggingface_hub")
     import huggingface_hub
 
     logger = logging.getLogger("huggingface_hub")

@@ -44,9 +44,14 @@ class Backend(Protocol):
 
 def choose(weights: Any, device: Any, compile: bool, precision: Any) -> Literal["torch", "onnx"]:
     """The backend that "auto" stands for: torch where it is installed, and a GPU is there or onnx cannot do it."""
-    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("timm") is None:
+    if not all(map(importlib.util.find_spec, ("torch", "timm"))):
         return "onnx"
-    if compile or device not in ("auto", "cpu") or precision in ("bfloat16", "float16"):
+    if (
+        not importlib.util.find_spec("onnxruntime")
+        or compile
+        or device not in ("auto", "cpu")
+        or precision in ("bfloat16", "float16")
+    ):
         return "torch"
     if not isinstance(weights, str | Path) or (device == "auto" and _gpu_is_there()):
         return "torch"

@@ -1,8 +1,12 @@
 """The network behind `Matcher`, run by onnxruntime on a weights file. Nothing here imports torch."""
 
+import os
 import platform
+import re
+import threading
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +20,7 @@ from normmatch.weights.graphs import IN_8_BITS, ROUNDED, Graphs, find_graphs, re
 
 MAX_POINTS = 1024  # of an image: the graph holds all messages between them at once, 5 GB here
 PRECISIONS = ("auto", "int8", "float32")
+MOST_THREADS = 8  # more gain little, for one photograph at a time
 FAST_IN_8_BITS = ("avx512_vnni", "avx_vnni", "asimddp")  # instructions of a processor, as Linux calls them
 
 
@@ -57,6 +62,8 @@ class OnnxBackend:
                 f"write them with `normmatch export {weights} --out DIR`, and pass DIR"
             )
         self.graphs, self.step, self.calibration = found, found.step, config.calibration
+        # what `embed` needs is imported while images are encoded
+        threading.Thread(target=import_module, args=("scipy.spatial",)).start()
 
     @cached_property
     def encoder(self) -> Any:
@@ -127,8 +134,11 @@ class OnnxBackend:
         matrices = self.graphs.matrices[name] if rounded else ()
         tensors = read_for_graph(self.file, self.graphs.tensors[name], matrices)
         path = self.graphs.folder / f"{name}{IN_8_BITS if rounded else ''}.onnx"
-        options = onnxruntime.SessionOptions()
+        options, levels = onnxruntime.SessionOptions(), onnxruntime.GraphOptimizationLevel
         options.log_severity_level = 3  # errors
+        options.intra_op_num_threads = threads()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others may want the cores
+        options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if name == "encoder" else levels.ORT_ENABLE_BASIC
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
         options.add_external_initializers(list(tensors), values)
         try:
@@ -141,11 +151,29 @@ class OnnxBackend:
 
 def fast_in_8_bits() -> bool:
     """Whether the processor multiplies bytes faster than floats; where that is not known it is said not to."""
+    if platform.system() == "Darwin":
+        return platform.machine() == "arm64"
+    words = _processor().split()
+    return any(flag in words for flag in FAST_IN_8_BITS)
+
+
+def threads() -> int:
+    """As many as the environment says, else as this process has cores; two of one core's gain nothing, nor do many."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts = [re.search(rf"{what}\s*: (\d+)", _processor()) for what in ("siblings", "cpu cores")]
+    share = int(counts[0][1]) // int(counts[1][1]) if counts[0] and counts[1] else 1
+    return max(1, min(cores // share, MOST_THREADS))
+
+
+def _processor() -> str:
+    """What Linux says of it."""
     try:
-        flags = Path("/proc/cpuinfo").read_text().split()
+        return Path("/proc/cpuinfo").read_text()
     except OSError:
-        return platform.system() == "Darwin" and platform.machine() == "arm64"
-    return any(flag in flags for flag in FAST_IN_8_BITS)
+        return ""
 
 
 def _providers(device: str) -> list[str]:
