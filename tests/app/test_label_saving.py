@@ -95,7 +95,7 @@ def test_mine_is_saved_as_a_copy(label: Labelled) -> None:
     page.click("#banner .button:last-child")
     page.wait(lambda: page.text("#toast").startswith("Saved as normmatch-copy"))
     (copy,) = label.folder.glob("normmatch-copy*")
-    assert str(round(mine, 1)) in copy.read_text()
+    assert str(round(mine, 3)) in copy.read_text()
     assert label.photo(1).points["Head"].origin == "proposed"
 
 

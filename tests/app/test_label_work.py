@@ -137,8 +137,8 @@ def test_copy_the_pose_and_one_landmark_through_all_photographs(label: Labelled)
     point = label.photo(2).points["Left claw"]
     assert (point.origin, point.was.score) == ("person", 0.55)
     assert 0 < point.xy[0] - point.was.xy[0] < 12
-    page.browser.execute_script("document.querySelector('.crop:nth-child(3)').focus()")
-    page.keys("a")
+    page.browser.execute_script("document.querySelector('.crop[tabindex=\"0\"]').focus()")
+    page.keys("Right", "Right", "a")
     page.wait(lambda: page.texts(".crop p")[2].startswith("absent"))
     page.keys("z", "Escape")
     assert not page.shown("#through")
@@ -206,6 +206,23 @@ def test_proposing_shows_progress_can_be_stopped_and_leaves_a_person_s_points(
         label.machine.gate.set()
         page.wait(lambda: page.text("#toast").startswith("Stopped after"))
         assert page.text("#toast").endswith("What was proposed stays.")
+        assert page.complaints() == []
+
+
+def test_improving_says_what_it_brought_and_can_be_taken_back(shared_browser: Page, tmp_path: Path) -> None:
+    with labelled(shared_browser, tmp_path / "beetles", reviewed=4) as label:
+        page = label.page
+        page.click("#proposeMore")
+        page.click("#proposeMenu button:nth-of-type(2)")
+        assert page.text("#toast") == "Improving needs 5 reviewed photographs; there are 4."
+        page.keys("Enter")
+        page.click("#proposeMore")
+        page.click("#proposeMenu button:nth-of-type(2)")
+        page.wait(
+            lambda: page.text("#toast").startswith("Improved: on reviewed photographs set aside, 91 % of the points")
+        )
+        page.click("#toast button")
+        page.wait(lambda: page.text("#toast") == "The improvement is taken back.")
         assert page.complaints() == []
 
 

@@ -159,6 +159,43 @@ def test_the_loupe_the_arrows_and_escape(page: Page) -> None:
     assert mark(page, 1, "Nose")["x"] == pytest.approx(before["x"] + 2 / scale, abs=0.01)
 
 
+def test_one_line_joins_the_point_one_is_busy_with_and_l_shows_all(page: Page) -> None:
+    count = """const [side, done] = arguments;
+        import(new URL("static/pair_sides.js", location)).then(({ pictures }) => {
+          const context = pictures[side].layers[1].getContext("2d");
+          let lines = 0;
+          let joined = 0;
+          const { lineTo, stroke } = context;
+          context.lineTo = (...to) => { lines += 1; return lineTo.apply(context, to); };
+          context.stroke = () => {
+            joined += context.lineWidth === 4.5 && lines === 1; // a mark's corners are more
+            lines = 0;
+            return stroke.call(context);
+          };
+          pictures[side].drawMarks();
+          delete context.lineTo;
+          delete context.stroke;
+          done(joined);
+        });"""
+
+    def lines(side: int) -> int:
+        page.settle()
+        return page.browser.execute_async_script(count, side)
+
+    assert (lines(0), lines(1)) == (0, 0)
+    page.keys("3")
+    assert (lines(0), lines(1)) == (1, 1)  # each picture paints its part
+    page.keys("l")
+    assert lines(0) == lines(1) == 5  # all but the absent one
+    page.keys("l", "Escape")
+    page.keys("g")
+    assert page.browser.execute_script("return document.activeElement.id") == "frame0"
+    page.keys("3", "Right")
+    page.wait(lambda: mark(page, 0, "Nose")["x"] > 266)
+    page.keys("z", "s")
+    assert "astronaut.jpg" in page.text("#about1")
+
+
 def test_own_files_good_and_bad(page: Page, tmp_path: Path) -> None:
     files = {
         "own.png": encoded(320, 240),

@@ -97,6 +97,3 @@ def test_what_was_made_is_kept_until_the_file_changes(
     Image.new("RGB", (1301, 900), "white").save(folder / "a.jpg")
     assert photographs.stamp("a.jpg") != stamp
     assert opened(photographs.copy("a.jpg", 320)).min() > 250
-    monkeypatch.setattr("normmatch.app.photographs.KEPT", 10)
-    photographs.copy("b.png", 320)
-    assert not photographs._jpegs

@@ -35,6 +35,8 @@ def test_photographs_are_found_and_new_ones_join(folder: Path) -> None:
     (folder / "b.jpg").unlink()
     store, _ = open_folder(folder)
     assert store.project.name == "Mine"
+    assert store.project.id.startswith("p-")
+    assert store.project.id == json.loads((folder / "normmatch.json").read_text())["id"]
     assert set(store.project.photographs) == {"a.png", "aa.jpg", "b.jpg", "deep/c.jpg"}  # what is gone stays in it
 
 

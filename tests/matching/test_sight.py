@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from normmatch.matching.sight import Photograph, Sight, back, cut, into
@@ -39,6 +40,23 @@ def test_a_crop_is_encoded_once() -> None:
     sight.see(Photograph.of(image, "image"), (0, 0, 100, 101), 56)
     sight.see(Photograph.of(photograph(1), "image"), (0, 0, 100, 100), 56)
     assert encoder.seen == 3
+
+
+def test_a_large_jpeg_is_decoded_no_larger_than_a_crop_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.jpg"
+    Image.fromarray(photograph(0, 120, 90)).resize((2400, 1800), Image.Resampling.BICUBIC).save(file, quality=95)
+    one, whole, part = Photograph.of(file, "a"), (0.0, 0.0, 2400.0, 1800.0), (700.0, 300.0, 500.0, 400.0)
+    exact = Sight(FakeEncoder())
+    exact.array(one)  # all of it
+    quick = Sight(FakeEncoder())
+    for box, shape in ((whole, (225, 300)), (part, (900, 1200))):
+        crops = [sight._cut(one, box, 140).astype(int) for sight in (exact, quick)]
+        assert np.abs(crops[0] - crops[1]).mean() < 2
+        assert quick.array(one, 8).shape[:2] == (225, 300)
+        assert shape in [array.shape[:2] for array in quick._open._things.values()]
+    assert exact.array(one).shape == (1800, 2400, 3)
+    monkeypatch.setattr("normmatch.matching.sight.read_image", lambda *_, **__: pytest.fail("it was decoded again"))
+    quick.see(one, whole, 140)
 
 
 def test_the_least_recently_seen_are_forgotten() -> None:

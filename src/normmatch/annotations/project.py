@@ -1,6 +1,7 @@
 """The label project: landmarks, photographs and their points, in one JSON file beside the photographs.
 
-{"format": "normmatch project", "format_version": 1, "made_by": "NormMatch 0.2.0", "revision": 42, "name": "Beetles",
+{"format": "normmatch project", "format_version": 1, "made_by": "NormMatch 0.2.0", "id": "p-5f3a", "revision": 42,
+ "name": "Beetles",
  "landmarks": [{"name": "Left eye", "color": "#4fd0ff", "pair": "Right eye"}, ...],
  "skeleton": [["Left eye", "Right eye"], ...], "settings": {"turned": false, "mirrored": false}, "improved": null,
  "photographs": [
@@ -17,6 +18,7 @@ version before the last is kept beside it, as normmatch.previous.json. Reading a
 
 import json
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,6 +111,7 @@ class Project:
     revision: int = 0
     saved_by: str = ""  # the window, and its edit, that made this revision
     saved_edit: str = ""
+    id: str = field(default_factory=lambda: f"p-{secrets.token_hex(6)}")  # for the page, which keeps unsent edits by it
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,8 +130,8 @@ class Project:
     def head(self) -> Json:
         """All but the photographs, as JSON."""
         return {
-            "format": FORMAT, "format_version": FORMAT_VERSION, "made_by": MADE_BY, "revision": self.revision,
-            "saved_by": self.saved_by, "saved_edit": self.saved_edit, "name": self.name,
+            "format": FORMAT, "format_version": FORMAT_VERSION, "made_by": MADE_BY, "id": self.id,
+            "revision": self.revision, "saved_by": self.saved_by, "saved_edit": self.saved_edit, "name": self.name,
             "landmarks": [{"name": one.name, "color": one.color, "pair": one.pair} for one in self.landmarks],
             "skeleton": [list(line) for line in self.skeleton], "settings": dict(self.settings),
             "improved": self.improved and dict(self.improved),

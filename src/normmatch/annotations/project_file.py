@@ -71,6 +71,7 @@ def project_of(content: Json) -> Project:
         _count("the project", content, "revision"),
         _text(content, "saved_by"),
         _text(content, "saved_edit"),
+        **({"id": _text(content, "id")} if content.get("id") else {}),
     )
 
 

@@ -14,14 +14,18 @@ from normmatch import annotations
 from normmatch.annotations import Annotation
 from normmatch.annotations.formats import OUTPUTS
 from normmatch.annotations.project import Json, Project
+from normmatch.annotations.shapes import Shapes
 from normmatch.app import sheets
 from normmatch.app.photographs import THUMB, Photographs
+from normmatch.app.suspects import FEWEST, suspects_of
 from normmatch.config import Format
 from normmatch.errors import DataError
-from normmatch.matching.slips import FEWEST, Shapes, Slip, find_slips, fit_shapes
 from normmatch.outputs import MADE_BY
 
-TITLES = {"native": "NormMatch", "coco": "COCO keypoints", "csv": "CSV", "labelstudio": "Label Studio"}
+TITLES = {
+    "native": "NormMatch", "coco": "COCO keypoints", "csv": "CSV, one line a point", "labelstudio": "Label Studio",
+    "wide": "Table for geomorph and pandas", "cvat": "CVAT",
+}  # fmt: skip
 TELLING = ("names", "scores", "absent", "scale", "skeleton")  # what people ask about a format first
 RESULTS = {
     "sheet.pdf": ("Contact sheet, PDF", "All photographs with their landmarks"),
@@ -57,42 +61,24 @@ def export(project: Project, photographs: Photographs, what: str, everything: bo
     if what.startswith("sheet"):
         pages = sheets.contact_sheet(project, chosen, lambda file: photographs.copy(file, THUMB))
         return f"{stem}{kind}", sheets.encoded(pages, kind[1:].upper())
-    points = np.stack([project.keypoints(one) for one in chosen])  # (R, K, 2)
     if len(chosen) < FEWEST:
         raise DataError(f"There are {len(chosen)} photographs; a mean shape needs at least {FEWEST} that are reviewed.")
-    shapes = fit_shapes(points)
+    shapes = Shapes(np.stack([project.keypoints(one) for one in chosen]))  # (R, K, 2)
     if kind == ".png":
-        return f"{stem} shape.png", sheets.encoded([sheets.mean_shape(project, shapes, shapes.lay(points)[0])], "PNG")
-    described = described_shape(project, shapes, points, [one.file for one in chosen])
+        return f"{stem} shape.png", sheets.encoded([sheets.mean_shape(project, shapes)], "PNG")
+    described = {
+        "made_by": MADE_BY,
+        "mean": dict(zip(project.names, shapes.mean.round(5).tolist(), strict=True)),
+        "deviation": dict(zip(project.names, _deviations(shapes), strict=True)),
+        "outliers": suspects_of(project, everything),
+    }
     return f"{stem} shape.json", json.dumps(described, indent=1, ensure_ascii=False).encode()
 
 
-def described_shape(project: Project, shapes: Shapes, points: np.ndarray, files: list[str]) -> Json:
-    """The mean shape, its longer side 1, each landmark's deviation, and what lies far from it, the worst first."""
-    pairs = pairs_of(project)
-    slips = sorted(find_slips(points, shapes, pairs), key=lambda slip: -slip.far)
-    return {
-        "made_by": MADE_BY,
-        "mean": {name: shapes.mean[k].round(5).tolist() for k, name in enumerate(project.names)},
-        "deviation": {name: round(float(shapes.deviation[k]), 5) for k, name in enumerate(project.names)},
-        "outliers": [{"photograph": files[slip.shape], **as_suspect(project, slip)} for slip in slips],
-    }
-
-
-def as_suspect(project: Project, slip: Slip) -> Json:
-    """A slip as the page is told of it."""
-    x, y = slip.expected
-    other = {} if slip.other is None else {"other": project.names[slip.other]}
-    kind = "far" if slip.other is None else "exchanged"
-    name = project.names[slip.landmark]
-    return {"landmark": name, "kind": kind, **other, "far": round(slip.far, 1), "x": round(x, 1), "y": round(y, 1)}
-
-
-def pairs_of(project: Project) -> list[tuple[int, int]]:
-    """The numbers of landmarks that are left and right of each other."""
-    place = {name: number for number, name in enumerate(project.names)}
-    pairs = ((place[one.name], place[one.pair]) for one in project.landmarks if one.pair)
-    return [(a, b) for a, b in pairs if a < b]
+def _deviations(shapes: Shapes) -> list[float | None]:
+    """Of each landmark, how far off the others usually expect it, the mean's longer side being 1."""
+    shares = np.where(shapes.known, shapes.spread / shapes.sizes[:, None], np.nan)
+    return [round(float(np.nanmedian(row)), 5) if np.isfinite(row).any() else None for row in shares.T]
 
 
 def _written(items: Sequence[Annotation], images: Path, stem: str, format: Format) -> tuple[str, bytes]:

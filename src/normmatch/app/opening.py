@@ -1,5 +1,6 @@
 """Opening a folder of photographs: its label project, found or begun, with what is new in the folder."""
 
+import glob
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ def open_folder(
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; expected one with photographs.")
     path = path or folder / PROJECT
+    for left in path.parent.glob(f".{glob.escape(path.stem)}*.*-*{path.suffix}"):
+        left.unlink(missing_ok=True)  # half written by a NormMatch that was killed
     there = path.exists()
     if there and (start or names):
         what = f"the project {path} is there already, and has its landmarks"

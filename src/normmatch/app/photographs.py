@@ -6,7 +6,6 @@ Only files that the project lists are read, and none is ever written.
 import io
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from PIL import Image
 
 from normmatch.annotations.images import upright_size
 from normmatch.io import read_image
+from normmatch.matching.matcher import LRUCache
 
 THUMB, VIEW, TILE = 320, 1500, 512  # pixels, the longer side
 LEVELS = (1, 2, 4)
-KEPT, OPEN = 96 << 20, 3  # bytes of JPEGs, and decoded photographs, that are kept
+JPEGS, OPEN = 1500, 3  # copies and tiles, and decoded photographs, that are kept
 QUALITY = 88
 MAX_PIXELS = 200_000_000
 
@@ -28,10 +28,8 @@ class Photographs:
 
     def __init__(self, folder: Path, files: Iterable[str]) -> None:
         self.folder, self.files = folder, frozenset(files)
-        self._jpegs: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
-        self._open: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
-        self._lock, self._size = threading.Lock(), 0
-        self._decoding: dict[str, threading.Lock] = {}
+        self._jpegs, self._open = LRUCache(JPEGS), LRUCache(OPEN)
+        self._decoding = threading.Lock()
 
     def path(self, file: str) -> Path:
         """Where a photograph lies; what the project does not list is no photograph."""
@@ -78,37 +76,24 @@ class Photographs:
 
     def _level(self, file: str, level: int) -> np.ndarray:
         """A decoded photograph at 1 / level; the last few are kept, and none is decoded twice at a time."""
-        with self._lock:
-            lock = self._decoding.setdefault(file, threading.Lock())
-        key = (file + self.stamp(file), level)
-        with lock:
-            with self._lock:
-                if key in self._open:
-                    self._open.move_to_end(key)
-                    return self._open[key]
-            side = max(upright_size(self.path(file)) or (0, 0))
-            array = self.read(file, side // level)
-            left = level // factor_of(side, array)
-            array = array if left == 1 else np.asarray(Image.fromarray(array).reduce(left))
-            with self._lock:
-                self._open[key] = array
-                while len(self._open) > OPEN:
-                    self._open.popitem(last=False)
-            return array
+        key = (file, self.stamp(file), level)
+        with self._decoding:
+            array: np.ndarray | None = self._open.find([key]).get(key)
+            if array is None:
+                side = max(upright_size(self.path(file)) or (0, 0))
+                array = self.read(file, side // level)
+                left = level // factor_of(side, array)
+                array = array if left == 1 else np.asarray(Image.fromarray(array).reduce(left))
+                self._open.keep({key: array})
+        return array
 
     def _kept(self, key: tuple[str, ...], make: Callable[[], Image.Image]) -> bytes:
-        with self._lock:
-            if key in self._jpegs:
-                self._jpegs.move_to_end(key)
-                return self._jpegs[key]
-        file = io.BytesIO()
-        make().save(file, "JPEG", quality=QUALITY)
-        jpeg = file.getvalue()
-        with self._lock:
-            self._size += len(jpeg) - len(self._jpegs.pop(key, b""))
-            self._jpegs[key] = jpeg
-            while self._size > KEPT:
-                self._size -= len(self._jpegs.popitem(last=False)[1])
+        jpeg: bytes | None = self._jpegs.find([key]).get(key)
+        if jpeg is None:
+            file = io.BytesIO()
+            make().save(file, "JPEG", quality=QUALITY)
+            jpeg = file.getvalue()
+            self._jpegs.keep({key: jpeg})
         return jpeg
 
 

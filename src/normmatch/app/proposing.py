@@ -158,10 +158,14 @@ class Proposer:
         self.job["total"], self._asked = len(wanted), wanted
         while not self._stop.is_set():
             self._take(None)
-            self.job["done"] = sum(file in self._taken and album.is_settled(file) for file in wanted)
-            if self.job["done"] + sum(file in album.failed for file in wanted) >= len(wanted):
+            failed = sum(file in album.failed for file in wanted)
+            found, settled = (sum(map(test, wanted)) for test in (self._taken.__contains__, album.is_settled))
+            self.job["done"] = (found + settled) // 2 + failed
+            if settled + failed >= len(wanted):
                 break
             self._stop.wait(0.1)
+        if self._stop.is_set():
+            self.job["done"] = sum(file in self._taken for file in wanted)
         self._asked = set()
 
     def _improve(self, album: "Album") -> Json:

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from normmatch.annotations.project import Photograph, Project
-from normmatch.matching.slips import Shapes
+from normmatch.annotations.shapes import Shapes
 from normmatch.outputs import MADE_BY
 
 COLUMNS, ROWS = 5, 7  # of a page
@@ -78,8 +78,8 @@ def _paste_tile(
     draw.text((at[0] + TILE, at[1] + TILE + 3), said, GREY, _font(14), anchor="ra")
 
 
-def mean_shape(project: Project, shapes: Shapes, laid: np.ndarray) -> Image.Image:
-    """The mean shape, and around it the landmarks (R, K) of the photographs, laid over each other."""
+def mean_shape(project: Project, shapes: Shapes) -> Image.Image:
+    """The mean shape, and around it the landmarks of the photographs, laid over each other."""
     picture = Image.new("RGB", (SIDE, SIDE), PAPER)
     draw, colors = ImageDraw.Draw(picture), colors_of(project)
     low, span = shapes.mean.min(0), np.ptp(shapes.mean, 0).max() or 1.0
@@ -90,8 +90,7 @@ def mean_shape(project: Project, shapes: Shapes, laid: np.ndarray) -> Image.Imag
         return x, y
 
     for k, name in enumerate(project.names):
-        for z in laid[:, k][np.isfinite(laid[:, k])]:
-            x, y = place(np.array([z.real, z.imag]))
+        for x, y in map(place, shapes.laid[shapes.known[:, k], k]):
             draw.ellipse((x - 2, y - 2, x + 2, y + 2), fill=colors[name])
     places = {name: place(shapes.mean[k]) for k, name in enumerate(project.names)}
     _draw_lines(draw, project, places)

@@ -1,44 +1,56 @@
-"""What looks like a slip in a project: told from the shapes, again only for what has changed."""
+"""What looks like a mistake in a project, as `normmatch check` tells it from the shapes."""
 
-import numpy as np
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-from normmatch.annotations.project import Json, Photograph, Project
-from normmatch.app.exports import as_suspect, pairs_of
-from normmatch.matching.slips import FEWEST, Shapes, find_exchanges, find_slips, fit_shapes
+from normmatch.annotations.project import Json, Project
+from normmatch.annotations.suspicions import suspect
+
+FEWEST = 5  # reviewed photographs from which on something is said
+PAUSE = 0.3  # seconds, and as long as it took, until a project is judged again
+LIKELY = 0.5  # probability of a mistake from which on it is told
+EXCHANGED = ("exchanged", "left and right")
+
+
+def suspects_of(project: Project, everything: bool) -> list[Json]:
+    """The suspicions about reviewed photographs, or about all, worst first."""
+    items, found = project.as_annotations(everything), []
+    for one in suspect(items).suspicions:
+        told: Json = {"photograph": items[one.item].image, "kind": "far" if one.kind == "slip" else one.kind}
+        if one.kind in EXCHANGED and one.order and len(one.landmarks) > 1:
+            told |= {"kind": "exchanged", "other": one.order[0]}
+        if one.landmarks:
+            told |= {"landmark": one.landmarks[0]}
+        if one.expected is not None:
+            told |= {"x": round(one.expected[0], 1), "y": round(one.expected[1], 1)}
+        if one.certainty >= LIKELY:
+            found.append({**told, "certainty": round(one.certainty, 3), "why": one.why})
+    return found
 
 
 class Suspects:
-    """Remembers what it has said of each photograph."""
+    """Judges a project in a thread of its own, so that nobody waits; what is told may be a moment old."""
 
     def __init__(self) -> None:
-        self._reviewed: list[Photograph] = []
-        self._landmarks: tuple[object, ...] = ()
-        self._shapes: Shapes | None = None
-        self._known: dict[str, tuple[Photograph, list[Json]]] = {}
+        self._pool = ThreadPoolExecutor(1, "normmatch-suspects")
+        self._about: Project | None = None
+        self._told: Json = {}
+        self._rest = 0.0  # until when nothing is judged again
 
     def of(self, project: Project) -> Json:
-        """Of reviewed photographs landmarks that are far off or exchanged, of others what looks exchanged."""
-        reviewed = project.reviewed
-        if len(reviewed) < FEWEST or not project.landmarks:
-            return {}
-        same = len(reviewed) == len(self._reviewed) and all(map(lambda a, b: a is b, reviewed, self._reviewed))
-        if not same or self._landmarks is not project.landmarks:
-            self._reviewed, self._landmarks, self._known = reviewed, project.landmarks, {}
-            self._shapes = fit_shapes(np.stack([project.keypoints(one) for one in reviewed]))
-        known = self._known
-        for kind in (True, False):
-            fresh = [
-                one for one in project.photographs.values()
-                if one.reviewed is kind and one.points and (one.file not in known or known[one.file][0] is not one)
-            ]  # fmt: skip
-            if fresh:
-                self._look(project, fresh, kind)
-        return {file: told for file, (one, told) in known.items() if told and file in project.photographs}
+        """By photograph: of reviewed ones everything, of others what looks exchanged."""
+        if self._about is not project and time.monotonic() >= self._rest:
+            self._about, self._rest = project, math.inf
+            self._pool.submit(self._judge, project)
+        return self._told
 
-    def _look(self, project: Project, fresh: list[Photograph], reviewed: bool) -> None:
-        assert self._shapes is not None
-        points, pairs = np.stack([project.keypoints(one) for one in fresh]), pairs_of(project)
-        find = find_slips if reviewed else find_exchanges
-        self._known |= {one.file: (one, []) for one in fresh}
-        for slip in find(points, self._shapes, pairs):
-            self._known[fresh[slip.shape].file][1].append(as_suspect(project, slip))
+    def _judge(self, project: Project) -> None:
+        told: dict[str, list[Json]] = {}
+        start = time.monotonic()
+        try:
+            for one in suspects_of(project, everything=True) if len(project.reviewed) >= FEWEST else ():
+                if project.photographs[one["photograph"]].reviewed or one["kind"] == "exchanged":
+                    told.setdefault(one.pop("photograph"), []).append(one)
+        finally:
+            self._told, self._rest = told, 2 * time.monotonic() - start + PAUSE

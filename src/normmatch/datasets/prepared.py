@@ -46,7 +46,6 @@ LOOK_AGAIN = 0.5  # seconds between two looks whether another process is done
 class PrepareReport:
     """What `prepare` did. `skipped` has one sentence for each object whose image could not be used."""
 
-    folder: Path
     objects: int  # in the cache now
     skipped: tuple[str, ...]
     dropped_pairs: int  # listed pairs that lost an object
@@ -160,7 +159,7 @@ def _earlier_report(folder: Path, wanted: Mapping[str, Any], strict: bool) -> Pr
         return None
     if strict and found["skipped"]:
         raise DataError(found["skipped"][0])
-    return PrepareReport(folder, count, tuple(found["skipped"]), found["dropped_pairs"], 0.0)
+    return PrepareReport(count, tuple(found["skipped"]), found["dropped_pairs"], 0.0)
 
 
 @contextmanager
@@ -195,7 +194,7 @@ def _build(dataset: Dataset, folder: Path, manifest: dict[str, Any], progress: b
         os.replace(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return PrepareReport(folder, len(crops), tuple(skipped), dropped, time.monotonic() - start)
+    return PrepareReport(len(crops), tuple(skipped), dropped, time.monotonic() - start)
 
 
 def _write_images(

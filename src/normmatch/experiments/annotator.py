@@ -176,15 +176,17 @@ def summary(reviews: Sequence[Review]) -> dict[str, float]:
         aucs = auc(certainty, wrong), auc(least, bad)
         rows.append((100 * hand / total, 100 * shown_hand / shown, 100 * (off > 0.05).mean(), hand / len(some), *aucs))
     keys = ("hand", "in the picture", "beyond 0.05", "clicks a photograph", "AUC of points", "AUC of photographs")
-    return dict(zip(keys, np.nanmean(np.array(rows), 0).tolist(), strict=True))
+    return dict(zip(keys, np.ma.masked_invalid(rows).mean(0).filled(np.nan).tolist(), strict=True))
 
 
 def plot(found: dict[str, list[Review]], path: Path) -> None:
-    """Share of landmarks that need a hand, against the number of photographs reviewed."""
+    """Share of the landmarks in the pictures that need a hand, against the number of photographs reviewed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot(xlabel="photographs reviewed before", ylabel="landmarks that need a hand, %")
+    axes = figure.add_subplot(
+        xlabel="photographs reviewed before", ylabel="landmarks in the picture\nthat need a hand, %"
+    )
     for title, reviews in found.items():
         last = max(one.reviewed for one in reviews)
         edges = np.unique(np.geomspace(1, last + 1, 9).round().astype(int))
@@ -193,7 +195,7 @@ def plot(found: dict[str, list[Review]], path: Path) -> None:
             some = [one for one in reviews if low <= one.reviewed < high]
             if some:
                 middles.append(np.mean([one.reviewed for one in some]))
-                shares.append(100 * sum(one.hand for one in some) / sum(one.landmarks for one in some))
+                shares.append(100 * sum(one.shown_hand for one in some) / sum(one.shown for one in some))
         axes.plot(middles, shares, marker="o", label=title)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)

@@ -130,5 +130,8 @@ export function useNewer() {
   state.newer = null;
   const free = Object.entries(fresh).filter(([name]) => !current().points[name] || current().points[name].from === "proposed");
   // the server has them already; taking them back is a change like any other
-  commit({ text: "Newer proposals used", file: current().file }, { photographs: { [current().file]: { points: Object.fromEntries(free) } } });
+  commit(
+    { text: "Newer proposals used", file: current().file },
+    { photographs: { [current().file]: { points: Object.fromEntries(free) } } }
+  );
 }

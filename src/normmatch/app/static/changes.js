@@ -18,22 +18,33 @@ let timer = null;
 let shown = null; // the number of the last job that was told of
 const openers = []; // what opens a photograph: going.js
 export const onOpen = (opener) => openers.push(opener);
+const enders = []; // what is done when a job has ended: the order is made anew
+export const onEnd = (ender) => enders.push(ender);
 
 export async function load() {
   const project = await get("api/project");
   const { photographs, missing = [], ...rest } = project;
-  Object.assign(state, rest, { id: project.id ?? `${project.name}-${photographs.length}-${photographs[0]?.file ?? ""}` });
+  Object.assign(state, rest, { id: project.id ?? idOf(photographs) });
   state.suspects ??= {};
   state.missing = Object.fromEntries(missing.map(({ file, error }) => [file, error]));
   state.photographs = photographs.map((photo, number) => ({ ...photo, points: clean(photo.points), number, touched: 0 }));
   state.proposed = state.photographs.some((photo) => Object.values(photo.points).some((mark) => mark.score != null || mark.was));
   state.newer = null;
   state.visited = [];
-  state.alikeLetters = undefined;
+  state.stems = null;
   proposals = project.proposals ?? 0;
   shown = state.last_job?.number ?? 0;
   if (!names().includes(state.chosen)) state.chosen = null;
   return project;
+}
+
+// A folder is known by its photographs: other folders opened at this address have their own unsent edits.
+function idOf(photographs) {
+  let hash = 0;
+  for (const letter of photographs.map(({
+    file, width, height
+  }) => `${file} ${width} ${height}`).sort().join("\n")) hash = (Math.imul(hash, 31) + letter.codePointAt(0)) | 0;
+  return (hash >>> 0).toString(36);
 }
 
 const clean = (points) => Object.fromEntries(Object.entries(points ?? {}).filter(([, mark]) => mark));
@@ -97,6 +108,7 @@ function takeOver({ photographs = {}, alike, job, last_job: last, suspects, engi
   if (last && last.number !== shown) {
     shown = last.number;
     state.last_job = last;
+    for (const done of enders) done();
     tell(last);
   }
   if (Object.keys(photographs).length || before !== JSON.stringify([state.job, state.suspects, state.engine])) changed();
@@ -135,11 +147,17 @@ function tell({ kind, done, stopped, error, uncertain, before, after, kept }) {
   if (kind === "propose" && stopped) toast(`Stopped after ${plural(done, "photograph")}. What was proposed stays.`);
   else if (kind === "propose") {
     const left = uncertain ?? state.photographs.filter((photo) => checksIn(photo).length).length;
-    toast(`${plural(done, "photograph")} proposed, ${left} with uncertain points.`, "Start with the least certain", () => openers.forEach((open) => open("worst")));
+    toast(
+      `${plural(done, "photograph")} proposed, ${left} with uncertain points.`, "Start with the least certain",
+      () => openers.forEach((open) => open("worst"))
+    );
   }
   if (kind === "improve" && stopped) toast("Stopped. Nothing was changed.");
   else if (kind === "improve" && kept === false) toast("Not better on the reviewed photographs set aside, so nothing was changed.");
-  else if (kind === "improve") toast(`Improved: on reviewed photographs set aside, ${percent(after)} of the points are now right, ${percent(before)} before.`, "Take it back", () => takeBack.forEach((run) => run()));
+  else if (kind === "improve") toast(
+    `Improved: on reviewed photographs set aside, ${percent(after)} of the points are now right, ${percent(before)} before.`,
+    "Take it back", () => takeBack.forEach((run) => run())
+  );
 }
 
 const takeBack = [];

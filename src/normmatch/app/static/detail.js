@@ -14,7 +14,8 @@ import { sign } from "./signs.js";
 import { showThrough } from "./through.js";
 
 const LEGEND = [
-  ["sure", "sure: 80\u202f% and more"], ["unsure", "uncertain: 50 to 80\u202f%"], ["doubt", "doubtful: below 50\u202f%"], ["person", "set by you"],
+  ["sure", "sure: 80\u202f% and more"], ["unsure", "uncertain: 50 to 80\u202f%"], ["doubt", "doubtful: below 50\u202f%"],
+  ["person", "set by you"],
   ["kept", "proposed, and kept by you"], ["absent", "not in the picture"], ["slip", "far from where the others have it"],
 ];
 
@@ -27,11 +28,15 @@ export function drawDetail() {
   const now = JSON.stringify([photo.file, name, mark, name && looksExchanged(photo, name), pairOf(name), reviewed().length]);
   if (now === shown && box.children.length) return;
   shown = now;
-  if (name == null) return box.replaceChildren(make("h3", {}, "Signs"), make("ul", { class: "legend" }, ...LEGEND.map(([drawn, text]) => make("li", {}, sign(drawn), text))));
+  if (name == null) return box.replaceChildren(
+    make("h3", {}, "Signs"), make("ul", { class: "legend" }, ...LEGEND.map(([drawn, text]) => make("li", {}, sign(drawn), text)))
+  );
   const held = box.contains(document.activeElement) ? [...box.querySelectorAll("input, button")].indexOf(document.activeElement) : -1;
   const look = lookOf(mark);
   box.replaceChildren(
-    make("h3", {}, sign(look.shape), name, make("output", { class: look.band }, isProposed(mark) ? percent(certaintyOf(mark)) : "")),
+    make(
+      "h3", {}, sign(look.shape), name, make("output", { class: look.band }, isProposed(mark) ? percent(certaintyOf(mark)) : "")
+    ),
     make("p", { class: "origin" }, originOf(photo, name)),
     looksOf(photo, name, mark), placeOf(photo, name, mark), actsOf(photo, name),
   );
@@ -43,7 +48,10 @@ function looksOf(photo, name, mark) {
   const others = referencesFor(photo, name);
   for (const other of isPlaced(mark) ? [photo, ...others] : others) {
     const canvas = make("canvas", { role: "img", "aria-label": `${name} in ${other.file}` });
-    row.append(make("figure", { class: other === photo ? "here" : "" }, canvas, make("figcaption", {}, other === photo ? "here" : stemOf(other.file))));
+    row.append(make(
+      "figure", { class: other === photo ? "here" : "" }, canvas,
+      make("figcaption", {}, other === photo ? "here" : stemOf(other.file))
+    ));
     requestAnimationFrame(() => cropInto(canvas, other, name));
   }
   return row;
@@ -61,19 +69,27 @@ function cropInto(canvas, photo, name) {
 function placeOf(photo, name, mark) {
   const placed = isPlaced(mark);
   const input = (axis, most) => make("input", {
-    class: "field", type: "number", step: "0.1", min: 0, max: most, value: placed ? mark[axis].toFixed(1) : "", disabled: !placed, "aria-label": `${axis} in pixels`,
+    class: "field", type: "number", step: "0.1", min: 0, max: most, value: placed ? mark[axis].toFixed(1) : "", disabled: !placed,
+    "aria-label": `${axis} in pixels`,
     onchange(event) {
       const value = event.target.valueAsNumber;
-      if (Number.isFinite(value)) editPhoto(photo, `${name} moved`, name, { [name]: byHand(mark, { ...mark, [axis]: clamp(value, 0, most) }) });
+      if (Number.isFinite(value)) editPhoto(
+        photo, `${name} moved`, name, { [name]: byHand(mark, { ...mark, [axis]: clamp(value, 0, most) }) }
+      );
       else event.target.value = mark[axis].toFixed(1);
     },
   });
-  return make("div", { class: "place" }, make("label", {}, "x", input("x", photo.width)), make("label", {}, "y", input("y", photo.height)), make("span", { class: "soft" }, "px"));
+  return make(
+    "div", { class: "place" }, make("label", {}, "x", input("x", photo.width)), make("label", {}, "y", input("y", photo.height)),
+    make("span", { class: "soft" }, "px")
+  );
 }
 
 function actsOf(photo, name) {
   const act = (text, key, run, off = false, lit = false) =>
-    make("button", { type: "button", class: `button${lit ? " lit" : ""}`, onclick: run, disabled: off }, text, make("kbd", {}, key));
+    make(
+      "button", { type: "button", class: `button${lit ? " lit" : ""}`, onclick: run, disabled: off }, text, make("kbd", {}, key)
+    );
   return make("div", { class: "acts" },
     act("Absent", "A", markAbsent),
     act("Exchange", "X", exchange, pairOf(name) == null, !photo.reviewed && looksExchanged(photo, name)),

@@ -7,6 +7,12 @@ export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 
 export const isPhone = matchMedia("(max-width: 759px)");
 export const stemOf = (name) => name.split("/").pop().replace(/\.\w+$/, "");
 
+// What tells a name from the others of its list, for where there is little room: three letters at least.
+export function shortened(stem, stems) {
+  const alike = stems.length > 1 ? [...stem].findIndex((letter, k) => stems.some((other) => other[k] !== letter)) : 0;
+  return stem.slice(Math.max(0, Math.min(alike, stem.length - 3)));
+}
+
 // An element; attributes that begin with "on" are listeners, true is an empty attribute, false and null are none.
 export function make(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -20,7 +26,9 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-export const button = (text, run, attributes = {}) => make("button", { type: "button", class: "button", onclick: run, ...attributes }, text);
+export const button = (text, run, attributes = {}) => make(
+  "button", { type: "button", class: "button", onclick: run, ...attributes }, text
+);
 
 let saying;
 // To screen readers, where nothing on the page takes the focus.

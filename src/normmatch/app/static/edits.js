@@ -57,7 +57,9 @@ export function inverse(patch) {
   for (const [file, { points = {}, ...rest }] of Object.entries(patch.photographs ?? {})) {
     const photo = photoCalled(file);
     if (!photo) continue;
-    const known = rest.reviewed ? { ...photo.points } : Object.fromEntries(Object.keys(points).map((name) => [name, photo.points[name] ?? null]));
+    const known = rest.reviewed ? { ...photo.points } : Object.fromEntries(Object.keys(points).map((name) => [
+      name, photo.points[name] ?? null
+    ]));
     back.photographs ??= {};
     back.photographs[file] = { points: known, ...Object.fromEntries(Object.keys(rest).map((name) => [name, photo[name]])) };
   }
@@ -98,7 +100,10 @@ export function commit(what, patch, before = null) {
 }
 
 export const editPhoto = (photo, text, landmark, points, { merge, before, ...rest } = {}) =>
-  commit({ text, file: photo.file, landmark, merge }, { photographs: { [photo.file]: { ...(points && { points }), ...rest } } }, before);
+  commit(
+    { text, file: photo.file, landmark, merge }, { photographs: { [photo.file]: { ...(points && { points }), ...rest } } },
+    before
+  );
 
 function move(from, to, side, said) {
   if (state.saving === "stopped") return toast("This window has stopped saving. Choose above how to go on.");

@@ -9,8 +9,12 @@ import { flush } from "./saving.js";
 let which = "reviewed";
 
 export function fillExport() {
-  const radio = (name) => item("", null, () => { which = name; say(); }, { role: "menuitemradio", "data-stay": true, "data-which": name });
-  const group = (name) => state.exports.filter((one) => one.group === name).map(({ format, title, note }) => item(title, note, () => save(format, title), { "data-format": format }));
+  const radio = (name) => item(
+    "", null, () => { which = name; say(); }, { role: "menuitemradio", "data-stay": true, "data-which": name }
+  );
+  const group = (name) => state.exports.filter((one) => one.group === name).map(({ format, title, note }) => item(
+    title, note, () => save(format, title), { "data-format": format }
+  ));
   $("#exportMenu").replaceChildren(
     make("h2", {}, "Which photographs"), radio("reviewed"), radio("all"), make("hr"),
     make("h2", {}, "Landmarks"), ...group("landmarks"), make("hr"), make("h2", {}, "Results"), ...group("results"));

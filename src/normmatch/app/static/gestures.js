@@ -15,6 +15,7 @@ export class Gestures {
     frame.addEventListener("pointermove", (event) => this.move(event));
     for (const name of ["pointerup", "pointercancel"]) frame.addEventListener(name, (event) => this.release(event));
     frame.addEventListener("pointerleave", () => hooks.hover?.(null));
+    frame.addEventListener("mousedown", (event) => event.button === 1 && event.preventDefault()); // it pans, and does not scroll
     for (const name of ["dblclick", "contextmenu"]) frame.addEventListener(name, (event) => event.preventDefault());
   }
 
@@ -47,7 +48,9 @@ export class Gestures {
     Object.assign(this, { start: at, moved: false });
     this.drag = event.button === 1 ? null : (this.hooks.grab?.(at, event) ?? null);
     if (this.drag) this.frame.classList.add("dragging");
-    else if (event.pointerType === "touch") this.pressed = setTimeout(() => { this.drag = this.hooks.hold?.(this.start, event) ?? null; }, HOLD);
+    else if (event.pointerType === "touch") this.pressed = setTimeout(
+      () => { this.drag = this.hooks.hold?.(this.start, event) ?? null; }, HOLD
+    );
   }
 
   move(event) {

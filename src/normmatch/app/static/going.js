@@ -3,10 +3,12 @@
 
 import { $, announce } from "./dom.js";
 import { wantsCheck } from "./certainty.js";
-import { leave, onOpen } from "./changes.js";
+import { leave, onEnd, onOpen } from "./changes.js";
 import { onShow } from "./edits.js";
 import { toast } from "./messages.js";
-import { changed, checksIn, current, isDone, isUntouched, leastIn, marksOf, slipsIn, sourceOf, state, stateOf, step, toCheck, unsetIn } from "./project.js";
+import {
+  changed, checksIn, current, isDone, isUntouched, leastIn, marksOf, slipsIn, sourceOf, state, stateOf, step, toCheck, unsetIn
+} from "./project.js";
 import { wholeOf } from "./tiles.js";
 
 export const FILTERS = {
@@ -118,3 +120,5 @@ onOpen((which) => {
   state.photo = which === "worst" ? state.photo : null;
   open(which === "worst" ? worst() : (same ?? worst()));
 });
+
+onEnd(resort);

@@ -5,7 +5,9 @@ import { choose, exchange } from "./acts.js";
 import { $, button, isPhone, make, percent, plural } from "./dom.js";
 import { canRedo, canUndo } from "./edits.js";
 import { resort } from "./going.js";
-import { checksIn, counts, current, isDone, isUntouched, keptShare, pairOf, reviewed, slipsIn, state, stateOf, step, toCheck, unsetIn } from "./project.js";
+import {
+  checksIn, counts, current, isDone, isUntouched, keptShare, pairOf, reviewed, slipsIn, state, stateOf, step, toCheck, unsetIn
+} from "./project.js";
 import { proposeWords } from "./proposing.js";
 import { icon, sign } from "./signs.js";
 
@@ -19,7 +21,9 @@ export function drawTop() {
 
 function drawSaved() {
   const waits = !state.waiting ? "Not connected" : isPhone.matches ? `${state.waiting} unsaved` : `${plural(state.waiting, "change")} not saved yet`;
-  const [drawn, words] = { saved: ["save", "Saved"], saving: ["busy", "Saving…"], waiting: ["warn", waits], stopped: ["warn", "Not saving"] }[state.saving];
+  const [drawn, words] = {
+    saved: ["save", "Saved"], saving: ["busy", "Saving…"], waiting: ["warn", waits], stopped: ["warn", "Not saving"]
+  }[state.saving];
   const box = $("#saved");
   if (box.textContent === words) return;
   box.className = `saved ${state.saving}`;
@@ -90,19 +94,31 @@ function reasonFor(photo) {
   return [sign("sure"), "All are sure. Look, then accept."];
 }
 
+// What looks like a slip: an exchange is offered to be undone, everything else is the server's sentence.
 function slipReason(slips) {
-  const swapped = slips.filter(({ kind }) => kind === "exchanged");
-  const [{ landmark, other }] = swapped.length ? swapped : slips;
-  const called = swapped.length ? [landmark, other] : slips.map((slip) => slip.landmark);
-  const words = make("span", {}, "Possible slip: ", make("b", {}, called.join(", ")), swapped.length ? " look exchanged." : " far from where the others have it.");
-  const put = () => { choose(landmark); exchange(); resort(); };
-  return [sign("slip"), words, ...(swapped.length && pairOf(landmark) === other ? [button("Exchange them", put, { class: "chip" })] : [])];
+  const swapped = slips.find(({ kind, landmark, other }) => kind === "exchanged" && landmark && pairOf(landmark) === other);
+  const far = slips.filter(({ kind }) => kind === "far").map(({ landmark }) => landmark);
+  if (swapped) {
+    const { landmark, other } = swapped;
+    const put = () => { choose(landmark); exchange(); resort(); };
+    return [
+      sign("slip"), make("span", {}, "Possible slip: ", make("b", {}, `${landmark}, ${other}`), " look exchanged."),
+      button("Exchange them", put, { class: "chip" })
+    ];
+  }
+  if (far.length) return [
+    sign("slip"), make("span", {}, "Possible slip: ", make("b", {}, far.join(", ")), " far from where the others have it.")
+  ];
+  const words = slips[0].why ?? `${slips[0].landmark ?? "The points"} ${slips[0].kind}.`;
+  return [sign("slip"), make("span", { title: words }, "Possible slip: ", words)];
 }
 
 function questionFor(photo) {
   const [unset, all] = [unsetIn(photo).length, state.landmarks.length];
   const name = state.chosen[0].toLowerCase() + state.chosen.slice(1);
-  const words = make("span", {}, `${isPhone.matches ? "Tap" : "Click"} the `, make("b", {}, /^.[A-Z0-9]/.test(state.chosen) ? state.chosen : name));
+  const words = make(
+    "span", {}, `${isPhone.matches ? "Tap" : "Click"} the `, make("b", {}, /^.[A-Z0-9]/.test(state.chosen) ? state.chosen : name)
+  );
   const rest = isPhone.matches ? [] : [make("i", {}, "Not visible?"), make("kbd", {}, "A")];
   return [words, make("i", {}, `${all - unset + 1} of ${all}`), ...rest];
 }
@@ -138,7 +154,8 @@ function drawTray(photo) {
   $("#tray").replaceChildren(make("span", { class: "small" }, words), ...absent.map(([name, mark]) => {
     const share = isProposed(mark) ? make("b", { class: lookOf(mark).band }, percent(certaintyOf(mark))) : null;
     return make("button", {
-      type: "button", class: "chip", "data-name": name, "aria-pressed": name === state.chosen, title: "Choose it, then click where it is", onclick: () => choose(name),
+      type: "button", class: "chip", "data-name": name, "aria-pressed": name === state.chosen,
+      title: "Choose it, then click where it is", onclick: () => choose(name),
     }, sign("absent"), name, share);
   }));
   if (held) $(`#tray [data-name="${CSS.escape(held)}"]`)?.focus();

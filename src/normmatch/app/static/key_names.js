@@ -2,5 +2,7 @@
 
 export const nameOfKey = ({ key, code = "", shiftKey }) => {
   const plain = key === " " ? "Space" : key.length === 1 ? key.toLowerCase() : key;
-  return { digit: code.match(/^Digit(\d)$/)?.[1] ?? null, key: plain, full: shiftKey && /^[a-z]$/.test(plain) ? `Shift+${plain}` : plain };
+  return {
+    digit: code.match(/^Digit(\d)$/)?.[1] ?? null, key: plain, full: shiftKey && /^[a-z]$/.test(plain) ? `Shift+${plain}` : plain
+  };
 };

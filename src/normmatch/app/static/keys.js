@@ -7,7 +7,7 @@ import { redo, undo } from "./edits.js";
 import { back, backToChange, skip } from "./going.js";
 import { showHelp } from "./help.js";
 import { nameOfKey } from "./key_names.js";
-import { somethingOpen } from "./menus.js";
+import { focusAfterClick, somethingOpen } from "./menus.js";
 import { KEYS, changed, names, state, step } from "./project.js";
 import { propose } from "./proposing.js";
 import { fitOther, nudge, picture } from "./stage.js";
@@ -127,9 +127,5 @@ export function listen() {
   document.addEventListener("keydown", press);
   document.addEventListener("keyup", (event) => event.key.toLowerCase() === "h" && hide(false));
   addEventListener("blur", () => hide(false));
-  // after a click the keys work on the photograph again; who uses the keyboard keeps the focus
-  document.addEventListener("click", (event) => {
-    const used = event.target.closest?.(".button, .chip, .row, .thumb");
-    if (event.detail && used && !somethingOpen() && !used.closest("form, .crops, dialog")) $("#frame").focus({ preventScroll: true, focusVisible: false });
-  });
+  focusAfterClick($("#frame"));
 }

@@ -22,7 +22,10 @@ import { fitOther, picture } from "./stage.js";
 import { drawFilters, drawThumbs, mosaic } from "./strip.js";
 import { closeThrough, drawThrough, showThrough } from "./through.js";
 
-const VIEWS = [["names", "Names on the picture", "N"], ["skeletonShown", "Skeleton", "K"], ["spread", "Spread circles", "V"], ["strip", "Strip of photographs", "J"]];
+const VIEWS = [
+  ["names", "Names on the picture", "N"], ["skeletonShown", "Skeleton", "K"], ["spread", "Spread circles", "V"],
+  ["strip", "Strip of photographs", "J"]
+];
 
 function drawLayout() {
   const main = $("main");
@@ -37,27 +40,47 @@ function drawLayout() {
 function fillMenus() {
   $("#proposeMenu").append(
     item("Propose again on all not reviewed", "What you have set stays as it is", propose),
-    item("Improve from the reviewed photographs", "A minute or two. Kept only if it is better on reviewed ones set aside", improve),
+    item(
+      "Improve from the reviewed photographs", "A minute or two. Kept only if it is better on reviewed ones set aside", improve
+    ),
     item("Take the last improvement back", null, takeBack),
     make("hr"),
     item("Take points from a file…", "What you have set here stays as it is", () => $("#file").click()));
-  const toggles = VIEWS.map(([name, text, key]) => item(text, null, () => toggleView(name), { role: "menuitemcheckbox", "aria-checked": "false", "data-stay": true, "data-view": name, key }));
-  const light = make("input", { type: "range", min: 0.5, max: 2, step: 0.05, value: 1, "aria-label": "Brightness", class: "brightness", oninput: (event) => { picture.light = Number(event.target.value); picture.redraw(); } });
+  const toggles = VIEWS.map(([name, text, key]) => item(
+    text, null, () => toggleView(name),
+    { role: "menuitemcheckbox", "aria-checked": "false", "data-stay": true, "data-view": name, key }
+  ));
+  const light = make(
+    "input",
+    {
+      type: "range", min: 0.5, max: 2, step: 0.05, value: 1, "aria-label": "Brightness", class: "brightness",
+      oninput: (event) => { picture.light = Number(event.target.value); picture.redraw(); }
+    }
+  );
   $("#viewMenu").append(...toggles, make("hr"), make("h2", {}, "Brightness, on screen only"), light);
   onChange(() => { for (const toggle of toggles) toggle.setAttribute("aria-checked", state[toggle.dataset.view]); });
   $("#moreMenu").append(
-    item("Exchange left and right", null, exchange), item("Clear the point", null, clearMark), item("Copy the pose of the one before", null, copyPose),
+    item("Exchange left and right", null, exchange), item("Clear the point", null, clearMark),
+    item("Copy the pose of the one before", null, copyPose),
     item("This landmark in all photographs", null, showThrough), item("Redo", null, redo), make("hr"),
-    item("Propose", null, propose), item("Improve", null, improve), item("Export", null, () => setTimeout(() => $("#exportButton").click())), item("Edit the landmarks", null, editLandmarks),
-    item("View", null, () => setTimeout(() => $("#viewButton").click())), item("Light or dark", null, nextTheme, { "data-stay": true }), item("Keys and gestures", null, () => showHelp(COMMANDS)));
-  for (const [opener, list] of [["#exportButton", "#exportMenu"], ["#proposeMore", "#proposeMenu"], ["#viewButton", "#viewMenu"], ["#moreButton", "#moreMenu"]]) menu([$(opener)], $(list));
+    item("Propose", null, propose), item("Improve", null, improve),
+    item("Export", null, () => setTimeout(() => $("#exportButton").click())), item("Edit the landmarks", null, editLandmarks),
+    item("View", null, () => setTimeout(() => $("#viewButton").click())),
+    item("Light or dark", null, nextTheme, { "data-stay": true }), item("Keys and gestures", null, () => showHelp(COMMANDS)));
+  for (const [opener, list] of [
+    ["#exportButton", "#exportMenu"], ["#proposeMore", "#proposeMenu"], ["#viewButton", "#viewMenu"],
+    ["#moreButton", "#moreMenu"]
+  ]) menu([$(opener)], $(list));
 }
 
 function listen() {
   const clicks = {
-    "#propose": propose, "#stopJob": stopJob, "#helpButton": () => showHelp(COMMANDS), "#back": back, "#skip": skip, "#undo": undo, "#redo": redo,
-    "#footUndo": undo, "#footAbsent": markAbsent, "#footSkip": skip, "#footCopy": copyPose, "#zoomIn": () => picture.zoom(1.4), "#zoomOut": () => picture.zoom(1 / 1.4),
-    "#fitButton": fitOther, "#mosaicButton": () => mosaic(), "#closeThrough": closeThrough, "#useNewer": useNewer, "#editLandmarks": editLandmarks, "#accept": acceptOrClose,
+    "#propose": propose, "#stopJob": stopJob, "#helpButton": () => showHelp(COMMANDS), "#back": back, "#skip": skip,
+    "#undo": undo, "#redo": redo,
+    "#footUndo": undo, "#footAbsent": markAbsent, "#footSkip": skip, "#footCopy": copyPose, "#zoomIn": () => picture.zoom(1.4),
+    "#zoomOut": () => picture.zoom(1 / 1.4),
+    "#fitButton": fitOther, "#mosaicButton": () => mosaic(), "#closeThrough": closeThrough, "#useNewer": useNewer,
+    "#editLandmarks": editLandmarks, "#accept": acceptOrClose,
   };
   for (const [id, run] of Object.entries(clicks)) $(id).addEventListener("click", () => run());
   let byPointer = false; // after the mouse the focus goes back to the photograph, after a key it stays

@@ -5,7 +5,9 @@ import { clamp } from "./dom.js";
 import { isPlaced, wantsCheck } from "./certainty.js";
 
 export const HALO = "#0b0d12";
-export const ON_PHOTO = { sure: "#4fd0ff", unsure: "#ffc83d", doubt: "#ff6f4d", person: "#ffffff", kept: "#ffffff", copied: "#ffffff" };
+export const ON_PHOTO = {
+  sure: "#4fd0ff", unsure: "#ffc83d", doubt: "#ff6f4d", person: "#ffffff", kept: "#ffffff", copied: "#ffffff"
+};
 const FONT = "Inter, system-ui, sans-serif";
 const CORNERS = {
   unsure: [[0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]],
@@ -100,7 +102,9 @@ export function paintMarks(context, items, { scale }, size, show) {
   show.between?.();
   for (const item of order) {
     const room = Math.min(...items.map((other) => (other === item ? Infinity : Math.hypot(other.x - item.x, other.y - item.y))));
-    paintMark(context, item.x, item.y, item.look.shape, { chosen: item.key === show.chosen, hovered: item.key === show.hovered, room });
+    paintMark(
+      context, item.x, item.y, item.look.shape, { chosen: item.key === show.chosen, hovered: item.key === show.hovered, room }
+    );
   }
   paintLabels(context, order.flatMap((item) => labelOf(item, show, lit(item))), items, size, show.first ?? 0);
 }
@@ -112,10 +116,15 @@ function labelOf(item, show, lit) {
   const text = [lit || show.names ? item.name : "", number].filter(Boolean).join("  ");
   const chosen = item.key === show.chosen;
   if (!text) return [];
-  return [{ x: item.x, y: item.y, text, color: doubtful ? ON_PHOTO[item.look.shape] : "#fff", bold: chosen, rank: chosen ? 0 : lit ? 1 : 2 }];
+  return [{
+    x: item.x, y: item.y, text, color: doubtful ? ON_PHOTO[item.look.shape] : "#fff", bold: chosen,
+    rank: chosen ? 0 : lit ? 1 : 2
+  }];
 }
 
-const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
+const overlap = (a, b) => Math.max(
+  0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])
+) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
 
 // Words beside the marks, each where it covers the least; `first` is where they like to be: right, left, above, below.
 function paintLabels(context, wanted, obstacles, { width, height }, first) {
@@ -130,7 +139,9 @@ function paintLabels(context, wanted, obstacles, { width, height }, first) {
     ];
     const boxes = places.map(([dx, dy]) => [x + dx, y + dy, x + dx + w, y + dy + h]);
     const outside = (box) => box[0] < 2 || box[1] < 2 || box[2] > width - 2 || box[3] > height - 2;
-    const costs = boxes.map((box, k) => (k === first ? 0 : 4 + k * 4) + (outside(box) ? 900 : 0) + taken.reduce((sum, other) => sum + overlap(box, other), 0));
+    const costs = boxes.map((box, k) => (k === first ? 0 : 4 + k * 4) + (outside(box) ? 900 : 0) + taken.reduce(
+      (sum, other) => sum + overlap(box, other), 0
+    ));
     const box = boxes[costs.indexOf(Math.min(...costs))];
     taken.push(box);
     context.beginPath();
@@ -147,14 +158,17 @@ function paintLabels(context, wanted, obstacles, { width, height }, first) {
   }
 }
 
-// The part of a photograph around its marks, with room; all of it where fewer than three are set.
+// The part of a photograph around its marks and where they may be, with room; all of it where few of them are placed.
 export function boxAround(marks, photo, share = 0.12) {
   const points = marks.filter(isPlaced);
-  if (points.length < 3) return { x: 0, y: 0, width: photo.width, height: photo.height };
-  const [xs, ys] = [points.map((p) => p.x), points.map((p) => p.y)];
-  const [left, top, right, bottom] = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+  if (points.length < Math.max(3, marks.length / 2)) return { x: 0, y: 0, width: photo.width, height: photo.height };
+  const reach = (point) => (wantsCheck(point) ? (point.spread ?? 0) : 0);
+  const low = (axis) => clamp(Math.min(...points.map((point) => point[axis] - reach(point))), 0, Infinity);
+  const high = (axis, most) => Math.min(Math.max(...points.map((point) => point[axis] + reach(point))), most);
+  const [left, top, right, bottom] = [low("x"), low("y"), high("x", photo.width), high("y", photo.height)];
   const room = share * Math.max(right - left, bottom - top) + Math.max(photo.width, photo.height) / 100;
-  return { x: left - room, y: top - room, width: right - left + 2 * room, height: bottom - top + 2 * room };
+  const [x, y] = [Math.max(left - room, 0), Math.max(top - room, 0)];
+  return { x, y, width: Math.min(right + room, photo.width) - x, height: Math.min(bottom + room, photo.height) - y };
 }
 
 // The mark nearest to a place of the screen, or null; the chosen one wins a tie, and a finger reaches further.

@@ -77,3 +77,11 @@ export function startDialogs() {
 
 export const somethingOpen = () => Boolean(document.querySelector("dialog[open], :popover-open"));
 export const showDialog = (selector) => $(selector).showModal();
+
+// After a click of the mouse the keys work on the photograph again; who uses the keyboard keeps the focus.
+export function focusAfterClick(frame) {
+  document.addEventListener("click", (event) => {
+    const used = event.target.closest?.(".button, .chip, .row, .thumb, .menu button");
+    if (event.detail && used && !somethingOpen() && !used.closest("form, .crops, dialog")) frame.focus({ preventScroll: true, focusVisible: false });
+  });
+}

@@ -20,9 +20,14 @@ export function toast(text, action, run) {
 // kind: "stop" or "warn"; it pushes the page down, and covers nothing. actions: [[text, run], ...], the first is primary.
 export function banner(kind, sign, title, sentence, actions) {
   const box = $("#banner");
+  const said = kind ? `${title} ${sentence}` : "";
+  if (kind && box.dataset.said === said) return; // it stands there, and is not read out again
+  box.dataset.said = said;
   box.hidden = !kind;
   if (!kind) return box.replaceChildren();
   box.className = `banner ${kind}`;
-  const buttons = actions.map(([text, run], k) => button(text, run, { class: `button${kind === "stop" && !k ? " primary" : ""}` }));
+  const buttons = actions.map(([text, run], k) => button(
+    text, run, { class: `button${kind === "stop" && !k ? " primary" : ""}` }
+  ));
   box.replaceChildren(icon(sign), make("p", {}, make("b", {}, `${title} `), sentence), ...buttons);
 }

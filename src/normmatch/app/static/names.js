@@ -14,7 +14,9 @@ const LEFT = [["left", "right"], ["Left", "Right"], ["L_", "R_"], ["_L", "_R"], 
 // The names of a list, each once; left and right ones are partners.
 export function landmarksOf(lines) {
   const wanted = [...new Set(lines.map((line) => line.trim()).filter(Boolean))].slice(0, MOST);
-  const partner = (name) => LEFT.flatMap(([a, b]) => [name.replace(a, b), name.replace(b, a)]).find((other) => other !== name && wanted.includes(other)) ?? null;
+  const partner = (name) => LEFT.flatMap(([a, b]) => [
+    name.replace(a, b), name.replace(b, a)
+  ]).find((other) => other !== name && wanted.includes(other)) ?? null;
   return wanted.map((name) => ({ name, color: null, pair: partner(name) }));
 }
 

@@ -16,7 +16,9 @@ export function choose(id) {
 // On the left: a new point, or the chosen one where this reference has none yet. It is looked for at once.
 export function placeLeft(at) {
   const point = chosen();
-  if (point && !markOn(point, reference())) edit(`${point.name} set`, () => { point.marks[reference().id] = { ...at, from: "person" }; });
+  if (point && !markOn(point, reference())) edit(
+    `${point.name} set`, () => { point.marks[reference().id] = { ...at, from: "person" }; }
+  );
   else if (state.points.length >= MOST) return toast(`There are ${MOST} points; more cannot be looked at here.`);
   else {
     const added = { id: ++state.numbered, name: newName(), marks: { [reference().id]: { ...at, from: "person" } } };

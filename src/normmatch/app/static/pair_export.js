@@ -18,7 +18,9 @@ function save(name, text, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-const all = () => [...new Set([...state.references.map((one) => one.picture), ...state.targets])].filter((picture) => state.points.some((point) => markOn(point, picture)));
+const all = () => [...new Set([
+  ...state.references.map((one) => one.picture), ...state.targets
+])].filter((picture) => state.points.some((point) => markOn(point, picture)));
 const tenth = (value) => Math.round(value * 10) / 10;
 const scoreOf = (mark) => (isProposed(mark) ? Math.round(mark.score * 1000) / 1000 : null);
 
@@ -38,7 +40,9 @@ function asCsv() {
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const lines = all().flatMap((picture) => state.points.flatMap((point) => {
     const mark = markOn(point, picture);
-    return isPlaced(mark) ? [[quoted(picture.name), quoted(point.name), tenth(mark.x), tenth(mark.y), scoreOf(mark) ?? ""].join()] : [];
+    return isPlaced(mark) ? [[
+      quoted(picture.name), quoted(point.name), tenth(mark.x), tenth(mark.y), scoreOf(mark) ?? ""
+    ].join()] : [];
   }));
   return ["image,name,x,y,score", ...lines, ""].join("\n");
 }
@@ -53,7 +57,10 @@ function asCoco() {
     const [x, y] = [Math.min(...xs, picture.width), Math.min(...ys, picture.height)];
     const [w, h] = [Math.max(...xs, x) - x, Math.max(...ys, y) - y];
     const keypoints = marks.flatMap((mark) => (isPlaced(mark) ? [tenth(mark.x), tenth(mark.y), 2] : [0, 0, 0]));
-    return { id: k + 1, image_id: k + 1, category_id: 1, keypoints, num_keypoints: placed.length, bbox: [x, y, w, h].map(tenth), area: tenth(w * h), iscrowd: 0 };
+    return {
+      id: k + 1, image_id: k + 1, category_id: 1, keypoints, num_keypoints: placed.length, bbox: [x, y, w, h].map(tenth),
+      area: tenth(w * h), iscrowd: 0
+    };
   });
   const categories = [{ id: 1, name: "object", keypoints: state.points.map(({ name }) => name), skeleton: [] }];
   return JSON.stringify({ images, annotations, categories }, null, 1);
@@ -75,9 +82,13 @@ async function asPicture() {
     context.drawImage(copies[side], 0, 0, widths[side], HEIGHT);
     const items = state.points.flatMap((point) => {
       const mark = markOn(point, picture);
-      return isPlaced(mark) ? [{ key: point.id, name: point.name, mark, look: lookOf(mark), x: mark.x * scales[side], y: mark.y * scales[side] }] : [];
+      return isPlaced(mark) ? [{
+        key: point.id, name: point.name, mark, look: lookOf(mark), x: mark.x * scales[side], y: mark.y * scales[side]
+      }] : [];
     });
-    paintMarks(context, items, { scale: scales[side] }, { width: widths[side], height: HEIGHT }, { names: true, spread: side === 1 });
+    paintMarks(
+      context, items, { scale: scales[side] }, { width: widths[side], height: HEIGHT }, { names: true, spread: side === 1 }
+    );
     context.restore();
   });
   return canvas.convertToBlob({ type: "image/png" });
@@ -89,7 +100,13 @@ export function fillExport(list) {
     item("COCO keypoints", "JSON. Names and places", () => save("points-coco.json", asCoco(), "application/json")),
     item("CSV", "One line a point, with scores", () => save("points.csv", asCsv(), "text/csv")),
     item("NormMatch", "JSON, with scores", () => save("points.json", asNative(), "application/json")),
-    item("Picture", "PNG of both, with the points", async () => (pictureOn(0) && pictureOn(1) ? save("points.png", await asPicture()) : toast("There are not two pictures yet."))),
+    item(
+      "Picture", "PNG of both, with the points",
+      async () => (pictureOn(0) && pictureOn(1) ? save("points.png", await asPicture()) : toast("There are not two pictures yet."))
+    ),
     make("hr"),
-    item("Label a whole folder like this", "Saves points.json; then: normmatch label FOLDER --from points.json", () => save("points.json", asNative(), "application/json")));
+    item(
+      "Label a whole folder like this", "Saves points.json; then: normmatch label FOLDER --from points.json",
+      () => save("points.json", asNative(), "application/json")
+    ));
 }

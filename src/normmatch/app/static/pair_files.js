@@ -19,7 +19,9 @@ async function describe(file) {
   const { name, width, height, preview } = await send("picture", [file]);
   const id = `p${++numbered}`;
   const copy = pictureOf(preview);
-  return { id, file, name, width, height, small: URL.createObjectURL(copy), source: fileSource(id, { width, height, file, copy }) };
+  return {
+    id, file, name, width, height, small: URL.createObjectURL(copy), source: fileSource(id, { width, height, file, copy })
+  };
 }
 
 async function add(side, file, box = null) {
@@ -99,9 +101,13 @@ export function fillAdd(side, list) {
   const choose = (kind) => () => { $("#file").dataset.side = side; $("#file").accept = kind; $("#file").click(); };
   list.replaceChildren(
     item("Photographs…", "They can be dropped or pasted as well", choose("image/*,.tif,.tiff,.jp2")),
-    ...(side ? [] : [item("Points from a file…", "COCO, CSV, NormMatch and others, for the reference that is shown", choose(""))]),
+    ...(side ? [] : [item(
+      "Points from a file…", "COCO, CSV, NormMatch and others, for the reference that is shown", choose("")
+    )]),
     make("hr"), make("h2", {}, "Samples"),
-    ...samples.map((sample) => item(sample.title, null, () => takeSample(side, sample).catch((error) => toast(error.message)), { "data-sample": sample.title })));
+    ...samples.map((sample) => item(
+      sample.title, null, () => takeSample(side, sample).catch((error) => toast(error.message)), { "data-sample": sample.title }
+    )));
 }
 
 export function listenFiles(sides) {

@@ -2,7 +2,7 @@
 
 import { $, make } from "./dom.js";
 import { table } from "./help_table.js";
-import { somethingOpen } from "./menus.js";
+import { focusAfterClick, somethingOpen } from "./menus.js";
 import { choose, keepAsReference, markAbsent, openReference, openTarget, remove } from "./pair_acts.js";
 import { fitOther, frames, nudge, pictures } from "./pair_sides.js";
 import { KEYS, changed, redo, state, undo } from "./pair_state.js";
@@ -32,13 +32,22 @@ const COMMANDS = [
 const commandOf = new Map(COMMANDS.flatMap(([keys, , run]) => keys.map((key) => [key, run])));
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-const MOUSE = [[["Click"], "Left: add a point. Right: put the chosen one here"], [["Drag"], "A point: move it. Elsewhere: move the picture"], [["Wheel"], "Larger, smaller"]];
-const TOUCH = [[["Tap"], "Above: add a point"], [["Drag"], "A point: move it, with the loupe"], [["Hold"], "Below: put the chosen one here"], [["Two fingers"], "Larger, smaller, move"]];
+const MOUSE = [
+  [["Click"], "Left: add a point. Right: put the chosen one here"], [["Drag"], "A point: move it. Elsewhere: move the picture"],
+  [["Wheel"], "Larger, smaller"]
+];
+const TOUCH = [
+  [["Tap"], "Above: add a point"], [["Drag"], "A point: move it, with the loupe"], [["Hold"], "Below: put the chosen one here"],
+  [["Two fingers"], "Larger, smaller, move"]
+];
 
 export function showHelp() {
   const called = (key) => key.replace("Shift+", "Shift ").replace(/\b[a-z]$/, (one) => one.toUpperCase());
   const keys = COMMANDS.map(([all, text]) => [all.map(called), text]);
-  $("#helpInside").replaceChildren(make("div", { class: "help-columns" }, table("Keys", [[["1", "… 0"], "Choose a point; then Q to O"], ...keys]), table("Mouse", MOUSE), table("Touch", TOUCH)));
+  $("#helpInside").replaceChildren(make(
+    "div", { class: "help-columns" }, table("Keys", [[["1", "… 0"], "Choose a point; then Q to O"], ...keys]),
+    table("Mouse", MOUSE), table("Touch", TOUCH)
+  ));
   $("#help").showModal();
 }
 
@@ -87,4 +96,7 @@ function pressArrow(event, focus, list) {
   nudge(side(), dx * size, dy * size);
 }
 
-export const listen = () => document.addEventListener("keydown", press);
+export function listen() {
+  document.addEventListener("keydown", press);
+  focusAfterClick(frames[1]);
+}

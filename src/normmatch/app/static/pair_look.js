@@ -18,7 +18,9 @@ const known = (point) => used().some((one) => markOn(point, one.picture) && !mar
 function question() {
   const points = state.points.filter(known);
   const references = used().filter((one) => one.picture !== target() && points.some((point) => markOn(point, one.picture)));
-  const said = JSON.stringify([references.map((one) => [one.picture.id, points.map((point) => place(point, one.picture))]), points.map(({ id }) => id)]);
+  const said = JSON.stringify([
+    references.map((one) => [one.picture.id, points.map((point) => place(point, one.picture))]), points.map(({ id }) => id)
+  ]);
   return { points, references, said };
 }
 
@@ -89,7 +91,9 @@ function small(picture) {
 async function shrink({ file, name, width, height }) {
   const scale = LARGE / Math.max(width, height);
   if (scale >= 1) return { file, scale: 1 };
-  const bitmap = await createImageBitmap(file, { resizeWidth: Math.round(width * scale), resizeHeight: Math.round(height * scale), resizeQuality: "high" });
+  const bitmap = await createImageBitmap(
+    file, { resizeWidth: Math.round(width * scale), resizeHeight: Math.round(height * scale), resizeQuality: "high" }
+  );
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   canvas.getContext("2d").drawImage(bitmap, 0, 0);
   const blob = await canvas.convertToBlob({ type: "image/jpeg", quality: 0.94 });

@@ -23,7 +23,9 @@ export function drawPanel() {
   drawDetail();
 }
 
-const looksNow = (point) => (state.looking.has(point.id) ? { shape: "unset", band: "", text: "looking…" } : lookOf(markOn(point, target())));
+const looksNow = (point) => (state.looking.has(point.id) ? {
+  shape: "unset", band: "", text: "looking…"
+} : lookOf(markOn(point, target())));
 
 let scrolled = null;
 
@@ -34,9 +36,15 @@ function drawRows() {
     const look = looksNow(point);
     const first = state.chosen == null && !k;
     return make("li", {
-      class: "row", role: "option", "data-id": point.id, "aria-selected": point.id === state.chosen, tabindex: point.id === state.chosen || first ? 0 : -1,
-      onclick: () => { choose(point.id); frames[1].focus({ preventScroll: true, focusVisible: false }); }, onpointerenter: () => hover(point.id), onpointerleave: () => hover(null),
-    }, make("kbd", { "aria-hidden": "true" }, (KEYS[k] ?? "").toUpperCase()), make("span", {}, sign(look.shape)), make("span", { class: "name" }, point.name), make("span", { class: `value ${look.band}` }, look.text));
+      class: "row", role: "option", "data-id": point.id, "aria-selected": point.id === state.chosen,
+      tabindex: point.id === state.chosen || first ? 0 : -1,
+      onclick: () => { choose(point.id); frames[1].focus({ preventScroll: true, focusVisible: false }); },
+      onpointerenter: () => hover(point.id), onpointerleave: () => hover(null),
+    }, make(
+      "kbd", { "aria-hidden": "true" }, (KEYS[k] ?? "").toUpperCase()
+    ), make("span", {}, sign(look.shape)), make("span", { class: "name" }, point.name), make(
+      "span", { class: `value ${look.band}` }, look.text
+    ));
   }));
   const lit = list.querySelector("[aria-selected=true]");
   if (had) lit?.focus({ preventScroll: true });
@@ -68,12 +76,23 @@ function drawDetail() {
   const [box, point] = [$("#detail"), chosen()];
   if (isPhone.matches) return;
   const mark = point && markOn(point, target());
-  const now = JSON.stringify([point?.id, point?.name, mark, markOn(point, reference()), state.looking.has(point?.id), target()?.id, reference()?.id, used().length, state.points.length > 0]);
+  const now = JSON.stringify([
+    point?.id, point?.name, mark, markOn(point, reference()), state.looking.has(point?.id), target()?.id, reference()?.id,
+    used().length, state.points.length > 0
+  ]);
   if (now === shown) return; // what has the focus keeps it
   shown = now;
-  if (!point) return box.replaceChildren(make("p", { class: "origin" }, state.points.length ? "Choose a point to see it in both pictures, enlarged." : ""));
+  if (!point) return box.replaceChildren(make(
+    "p", { class: "origin" }, state.points.length ? "Choose a point to see it in both pictures, enlarged." : ""
+  ));
   const look = looksNow(point);
-  const name = make("input", { class: "field name-field", value: point.name, maxlength: 60, spellcheck: "false", "aria-label": "Name of the point", onchange: (event) => rename(point, event.target.value) });
+  const name = make(
+    "input",
+    {
+      class: "field name-field", value: point.name, maxlength: 60, spellcheck: "false", "aria-label": "Name of the point",
+      onchange: (event) => rename(point, event.target.value)
+    }
+  );
   const share = isProposed(mark) && !state.looking.has(point.id) ? percent(certaintyOf(mark)) : "";
   box.replaceChildren(
     make("h3", {}, sign(look.shape), name, make("output", { class: look.band }, share)),
@@ -92,7 +111,10 @@ function figure(point, picture, caption, side) {
     const places = (of) => state.points.map((one) => (isPlaced(markOn(one, of)) ? markOn(one, of) : null));
     const long = lengthOf(places(picture)) || Math.max(picture.width, picture.height) / 2;
     const angle = side && reference() ? angleBetween(places(picture), places(reference())) : 0;
-    paintCrop(canvas, picture.source, mark, long * 0.3, angle, (context) => paintMark(context, canvas.clientWidth / 2, canvas.clientHeight / 2, lookOf(mark).shape));
+    paintCrop(
+      canvas, picture.source, mark, long * 0.3, angle,
+      (context) => paintMark(context, canvas.clientWidth / 2, canvas.clientHeight / 2, lookOf(mark).shape)
+    );
   });
   return make("figure", {}, canvas, make("figcaption", {}, picture ? `${caption}, ${stemOf(picture.name)}` : caption));
 }

@@ -109,7 +109,13 @@ export function nudge(side, dx, dy) {
 function paintSide(context, view, size, side) {
   // words away from the line that goes to the other picture
   const first = isPhone.matches ? 2 + side : 1 - side;
-  paintMarks(context, itemsOn(side), view, size, { chosen: state.chosen, hovered: state.hovered, names: state.names, spread: side === 1, first, between: () => paintLines(context, side) });
+  paintMarks(
+    context, itemsOn(side), view, size,
+    {
+      chosen: state.chosen, hovered: state.hovered, names: state.names, spread: side === 1, first,
+      between: () => paintLines(context, side)
+    }
+  );
 }
 
 // One line from picture to picture, of the point one is busy with; all of them only when asked for. Each picture paints
@@ -142,7 +148,9 @@ function paintLines(context, side) {
 function boxOf(side) {
   const shown = pictureOn(side);
   const whole = { x: 0, y: 0, width: shown.width, height: shown.height };
-  return state.closeUp ? boxAround(state.points.map((point) => markOn(point, shown)), shown, isPhone.matches ? 0.08 : 0.2) : whole;
+  return state.closeUp ? boxAround(
+    state.points.map((point) => markOn(point, shown)), shown, isPhone.matches ? 0.08 : 0.2
+  ) : whole;
 }
 
 // F in its place goes to the other one: around the points, or the whole picture.
@@ -155,7 +163,9 @@ export function fitOther(side) {
 onShow((side) => {
   const shown = pictureOn(side);
   const whole = shown && { x: 0, y: 0, width: shown.width, height: shown.height };
-  if (shown) pictures[side].show(shown, shown.source, side && !state.points.some((point) => markOn(point, shown)) ? whole : boxOf(side));
+  if (shown) pictures[side].show(
+    shown, shown.source, side && !state.points.some((point) => markOn(point, shown)) ? whole : boxOf(side)
+  );
   else pictures[side].clear();
 });
 onChange(redraw);

@@ -1,7 +1,7 @@
 // Above each picture: what it is, and the others there are; below the right one, what is not in it.
 
 import { bandOf, certaintyOf, isProposed, lookOf } from "./certainty.js";
-import { $, isPhone, make, percent, plural, stemOf } from "./dom.js";
+import { $, isPhone, make, percent, plural, shortened, stemOf } from "./dom.js";
 import { choose, openReference, openTarget, use } from "./pair_acts.js";
 import { changed, isReference, markOn, reference, state, target, uncertainIn, used } from "./pair_state.js";
 import { sign } from "./signs.js";
@@ -38,7 +38,14 @@ function drawTray(picture) {
   $("#tray").replaceChildren(make("span", { class: "small" }, words), ...absent.map((point) => {
     const mark = markOn(point, picture);
     const share = isProposed(mark) ? make("b", { class: lookOf(mark).band }, percent(certaintyOf(mark))) : null;
-    return make("button", { type: "button", class: "chip", "aria-pressed": point.id === state.chosen, title: "Choose it, then click where it is", onclick: () => choose(point.id) }, sign("absent"), point.name, share);
+    return make(
+      "button",
+      {
+        type: "button", class: "chip", "aria-pressed": point.id === state.chosen, title: "Choose it, then click where it is",
+        onclick: () => choose(point.id)
+      },
+      sign("absent"), point.name, share
+    );
   }));
 }
 
@@ -52,11 +59,24 @@ function drawPulse() {
 
 export function drawThumbs() {
   const share = state.shares[target()?.id];
+  const [known, others] = [
+    state.references.map((one) => one.picture), state.targets
+  ].map((list) => list.map(({ name }) => stemOf(name)));
   fill($("#references"), state.references.map((one, k) => {
     const counted = share?.[one.picture.id];
-    const box = make("input", { type: "checkbox", checked: one.used, "aria-label": `Use ${one.picture.name}`, onchange: (event) => { use(one, event.target.checked); changed(); } });
-    const label = make("label", { class: "use", title: "How much it counts for the picture on the right", onclick: (event) => event.stopPropagation() }, box, make("b", {}, one.used ? (counted == null ? "" : percent(counted)) : "off"));
-    const thumb = thumbOf(one.picture, k === state.shown, () => openReference(k), label);
+    const box = make(
+      "input",
+      {
+        type: "checkbox", checked: one.used, "aria-label": `Use ${one.picture.name}`,
+        onchange: (event) => { use(one, event.target.checked); changed(); }
+      }
+    );
+    const label = make(
+      "label",
+      { class: "use", title: "How much it counts for the picture on the right", onclick: (event) => event.stopPropagation() },
+      box, make("b", {}, one.used ? (counted == null ? "" : percent(counted)) : "off")
+    );
+    const thumb = thumbOf(one.picture, known, k === state.shown, () => openReference(k), label);
     thumb.classList.toggle("unused", !one.used);
     return thumb;
   }));
@@ -66,14 +86,17 @@ export function drawThumbs() {
     const kept = isReference(picture);
     const drawn = kept ? "reviewed" : marks.length ? bandOf(least) : "unset";
     const number = marks.length && !kept ? make("b", { class: bandOf(least) }, percent(least)) : null;
-    return thumbOf(picture, picture === target(), () => openTarget(k), sign(drawn), number);
+    return thumbOf(picture, others, picture === target(), () => openTarget(k), sign(drawn), number);
   }));
 }
 
-function thumbOf(picture, selected, run, ...caption) {
+function thumbOf(picture, stems, selected, run, ...caption) {
   const image = make("img", { src: picture.small, alt: "", draggable: "false" });
-  return make("li", { class: "thumb", role: "option", "aria-selected": selected, "aria-label": picture.name, title: picture.name, tabindex: selected ? 0 : -1, onclick: run },
-    image, make("p", {}, ...caption.filter(Boolean), make("span", {}, stemOf(picture.name).slice(-8))));
+  return make("li", {
+    class: "thumb", role: "option", "aria-selected": selected, "aria-label": picture.name, title: picture.name,
+    tabindex: selected ? 0 : -1, onclick: run
+  },
+    image, make("p", {}, ...caption.filter(Boolean), make("span", {}, shortened(stemOf(picture.name), stems))));
 }
 
 // The list anew, with the focus where it was.

@@ -37,7 +37,7 @@ function drawRows(photo) {
     list.dataset.names = JSON.stringify(names());
     list.replaceChildren(...names().map(makeRow));
   }
-  const slips = new Set(slipsIn(photo).flatMap(({ landmark, other }) => [landmark, other]));
+  const slips = new Set(slipsIn(photo).flatMap(({ landmark, other }) => [landmark, other].filter(Boolean)));
   for (const row of list.children) drawRow(row, photo, slips);
   if (list.dataset.chosen === String(state.chosen)) return;
   list.dataset.chosen = String(state.chosen); // scrolled to once, then the list is left to the person
@@ -45,8 +45,11 @@ function drawRows(photo) {
 }
 
 const makeRow = (name) => make("li", {
-  class: "row", role: "option", "data-name": name, onclick: () => choose(name), onpointerenter: () => hover(name), onpointerleave: () => hover(null),
-}, make("kbd", { "aria-hidden": "true" }, keyOf(name)), make("span", { class: "sign" }), make("span", { class: "name" }, name), make("span", { class: "value" }));
+  class: "row", role: "option", "data-name": name, onclick: () => choose(name), onpointerenter: () => hover(name),
+  onpointerleave: () => hover(null),
+}, make(
+  "kbd", { "aria-hidden": "true" }, keyOf(name)
+), make("span", { class: "sign" }), make("span", { class: "name" }, name), make("span", { class: "value" }));
 
 function drawRow(row, photo, slips) {
   const { name } = row.dataset;

@@ -13,7 +13,9 @@ const REST = 140; // milliseconds that the view has to rest before tiles are ask
 export class Picture {
   constructor(frame, hooks) {
     Object.assign(this, { frame, hooks, view: new View(frame), source: null, light: 1 });
-    this.layers = ["photograph", "marks"].map((name) => frame.appendChild(make("canvas", { class: name, "aria-hidden": "true" })));
+    this.layers = ["photograph", "marks"].map((name) => frame.appendChild(make(
+      "canvas", { class: name, "aria-hidden": "true" }
+    )));
     this.redraw = onceAFrame(() => { this.drawPhotograph(); this.drawMarks(); });
     this.redrawMarks = onceAFrame(() => this.drawMarks());
     this.gestures = new Gestures(this, hooks);
@@ -67,7 +69,9 @@ export class Picture {
   }
 
   sharpen() {
-    if (this.source && this.copy.bitmap) askFor(this, this.source, this.view.region, this.view.scale * devicePixelRatio, this.redraw);
+    if (this.source && this.copy.bitmap) askFor(
+      this, this.source, this.view.region, this.view.scale * devicePixelRatio, this.redraw
+    );
     else drop(this);
   }
 

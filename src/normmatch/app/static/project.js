@@ -1,7 +1,7 @@
 // What the labelling page knows: the project as the server has it, and how it is looked at. Everything is drawn from here.
 
 import { bandOf, certaintyOf, isPlaced, isProposed, wantsCheck } from "./certainty.js";
-import { memory, onceAFrame, percent, plural, stemOf } from "./dom.js";
+import { memory, onceAFrame, percent, plural, shortened, stemOf } from "./dom.js";
 import { servedSource } from "./tiles.js";
 
 export const KEYS = [..."1234567890qwertyuio"]; // the two upper rows choose a landmark, the two lower rows do something
@@ -14,7 +14,8 @@ export const state = {
   photo: null, chosen: null, hovered: null, // the photograph in view; names of landmarks
   newer: null, // proposals for the photograph in view, which wait behind a button
   visited: [], order: [], filter: "open", sort: "certainty",
-  names: false, skeletonShown: true, spread: true, strip: true, hidden: false, closeUp: true, singleKeys: memory.get("single-keys") !== "off",
+  names: false, skeletonShown: true, spread: true, strip: true, hidden: false, closeUp: true,
+  singleKeys: memory.get("single-keys") !== "off",
   saving: "saved", waiting: 0, view: "photo", // or "through", "mosaic"
   clock: 0, // grows with each change of this page
   proposed: false, // whether proposals were asked for
@@ -62,9 +63,13 @@ export function step() {
 export function stateOf(photo) {
   if (state.missing[photo.file]) return { glyph: "slip", band: "doubt", text: "", words: "cannot be read" };
   const unset = unsetIn(photo).length;
-  if (photo.reviewed && !unset) return { glyph: "reviewed", band: "reviewed", text: "", words: slipsIn(photo).length ? "reviewed, a possible slip" : "reviewed" };
+  if (photo.reviewed && !unset) return {
+    glyph: "reviewed", band: "reviewed", text: "", words: slipsIn(photo).length ? "reviewed, a possible slip" : "reviewed"
+  };
   if (isUntouched(photo)) return { glyph: "unset", band: "", text: "", words: "not proposed" };
-  if (unset) return { glyph: "unset", band: "", text: `${state.landmarks.length - unset} of ${state.landmarks.length}`, words: `${unset} not set` };
+  if (unset) return {
+    glyph: "unset", band: "", text: `${state.landmarks.length - unset} of ${state.landmarks.length}`, words: `${unset} not set`
+  };
   const least = leastIn(photo);
   const checks = checksIn(photo).length;
   const words = checks ? `${plural(checks, "point")} uncertain, the least ${percent(least)}` : `all sure, least certain ${percent(least)}`;
@@ -73,8 +78,10 @@ export function stateOf(photo) {
 
 export function counts() {
   const count = { reviewed: 0, sure: 0, unsure: 0, unset: 0 };
-  for (const photo of state.photographs)
-    count[isDone(photo) ? "reviewed" : unsetIn(photo).length ? "unset" : checksIn(photo).length ? "unsure" : "sure"] += 1;
+  for (const photo of state.photographs) {
+    const unset = !state.landmarks.length || unsetIn(photo).length;
+    count[isDone(photo) ? "reviewed" : unset ? "unset" : checksIn(photo).length ? "unsure" : "sure"] += 1;
+  }
   return count;
 }
 
@@ -86,21 +93,22 @@ export function keptShare() {
   return { kept, corrected, share: kept + corrected ? kept / (kept + corrected) : null };
 }
 
-// What tells a photograph's name from the others, for where there is little room.
 export function shortOf(photo) {
-  const stems = state.photographs.map(({ file }) => stemOf(file));
-  state.alikeLetters ??= [...(stems[0] ?? "")].findIndex((letter, k) => stems.some((stem) => stem[k] !== letter));
-  const stem = stemOf(photo.file);
-  return stem.slice(Math.max(0, Math.min(state.alikeLetters, stem.length - 3)));
+  state.stems ??= state.photographs.map(({ file }) => stemOf(file));
+  return shortened(stemOf(photo.file), state.stems);
 }
 
 export const pathOf = (file) => file.split("/").map(encodeURIComponent).join("/");
-const stamped = (address, photo) => `image/${address}/${pathOf(photo.file)}?v=${encodeURIComponent(state.stamps[photo.file] ?? "0")}`;
+const stamped = (
+  address, photo
+) => `image/${address}/${pathOf(photo.file)}?v=${encodeURIComponent(state.stamps[photo.file] ?? "0")}`;
 export const thumbOf = (photo) => stamped("thumb", photo);
 
 export function sourceOf(photo) {
   if (state.missing[photo.file]) return null;
-  photo.source ??= servedSource(photo.file, photo, stamped("view", photo), (level, column, row) => stamped(`tile/${level}/${column}/${row}`, photo));
+  photo.source ??= servedSource(
+    photo.file, photo, stamped("view", photo), (level, column, row) => stamped(`tile/${level}/${column}/${row}`, photo)
+  );
   return photo.source;
 }
 

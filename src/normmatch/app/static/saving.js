@@ -1,7 +1,6 @@
 // Changes go to the server in their order, within a second. Until the answer is there they lie in local storage too, so
 // that neither a lost server nor a reload loses one.
 
-import { $ } from "./dom.js";
 import { banner, toast } from "./messages.js";
 import { changed, state } from "./project.js";
 import { post } from "./server.js";
@@ -48,7 +47,9 @@ export async function flush() {
   sending = true;
   const edits = [...queue];
   try {
-    const answer = await post("api/edit", { window: windowId, revision: state.revision, edits }, { signal: AbortSignal.timeout(PATIENCE) });
+    const answer = await post(
+      "api/edit", { window: windowId, revision: state.revision, edits }, { signal: AbortSignal.timeout(PATIENCE) }
+    );
     queue.splice(0, edits.length);
     saved(answer);
   } catch (error) {
@@ -91,8 +92,15 @@ export function lost(error) {
   if (state.saving === "stopped") return;
   const again = [["Try again", () => { retry(); }]];
   state.saving = "waiting";
-  if (error.status) banner("warn", "warn", "Nothing is saved just now.", `${error.message} Go on working: changes stay in this page and are saved as soon as possible.`, again);
-  else banner("warn", "warn", "NormMatch does not answer.", "Is its window still open? Go on working: changes stay in this page and are saved when it is back.", again);
+  kept(); // this window is alive: no other takes its edits over
+  if (error.status) banner(
+    "warn", "warn", "Nothing is saved just now.",
+    `${error.message} Go on working: changes stay in this page and are saved as soon as possible.`, again
+  );
+  else banner(
+    "warn", "warn", "NormMatch does not answer.",
+    "Is its window still open? Go on working: changes stay in this page and are saved when it is back.", again
+  );
   changed();
 }
 
@@ -117,10 +125,12 @@ export function stop() {
   clearTimeout(timer);
   const lostHere = queue.length ? `Your last ${queue.length === 1 ? "change" : `${queue.length} changes`} here ${queue.length === 1 ? "is" : "are"} not in the file.` : "";
   banner("stop", "windows", "Another window has saved this project.", `This one has stopped saving, so that nothing is overwritten. ${lostHere}`, [
-    ["Load what the other saved", () => { goOn(); reloaders.forEach((reload) => reload("Loaded what the other window saved.")); }],
+    [
+      "Load what the other saved",
+      () => { goOn(); reloaders.forEach((reload) => reload("Loaded what the other window saved.")); }
+    ],
     ["Save mine as a copy", saveCopy],
   ]);
-  $("#frame").focus({ preventScroll: true });
   changed();
 }
 
@@ -134,7 +144,9 @@ export function goOn() {
 
 async function saveCopy() {
   const { name, landmarks, skeleton, settings, photographs } = state;
-  const plain = photographs.map(({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }) => ({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }));
+  const plain = photographs.map(({
+    file, width, height, reviewed, skipped, changed: touched, box, scale, points
+  }) => ({ file, width, height, reviewed, skipped, changed: touched, box, scale, points }));
   try {
     const { file } = await post("api/copy", { project: { name, landmarks, skeleton, settings, photographs: plain } });
     goOn();

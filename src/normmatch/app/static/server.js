@@ -19,7 +19,9 @@ async function ask(address, question = {}, patience = PATIENCE) {
     const content = await answer.json().catch(() => ({}));
     if (answer.ok) return content;
     const wait = Number(answer.headers.get("Retry-After"));
-    if (answer.status !== 503 || !wait || tried === TRIES) throw new ServerError(content.error ?? `The server answered with ${answer.status}.`, answer.status, content);
+    if (answer.status !== 503 || !wait || tried === TRIES) throw new ServerError(
+      content.error ?? `The server answered with ${answer.status}.`, answer.status, content
+    );
     await new Promise((done) => setTimeout(done, 1000 * wait));
   }
 }
@@ -38,4 +40,6 @@ export function send(address, files, asked = {}, options = {}) {
 }
 
 // A picture that came in base64.
-export const pictureOf = (base64) => new Blob([Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))], { type: "image/jpeg" });
+export const pictureOf = (base64) => new Blob(
+  [Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))], { type: "image/jpeg" }
+);

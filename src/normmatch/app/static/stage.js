@@ -23,12 +23,16 @@ const itemsOf = (photo) => names().flatMap((name) => {
   return isPlaced(mark) ? [{ key: name, name, mark, look: lookOf(mark), ...picture.toScreen(mark) }] : [];
 });
 
-const markAt = (at, event) => nearestMark(itemsOf(current()), at, { touch: event?.pointerType === "touch", chosen: state.chosen });
+const markAt = (at, event) => nearestMark(
+  itemsOf(current()), at, { touch: event?.pointerType === "touch", chosen: state.chosen }
+);
 
 export const picture = new Picture(frame, {
   paint(context, { view, size }) {
     if (state.hidden || !current()) return;
-    const show = { chosen: state.chosen, hovered: state.hovered, names: state.names, spread: state.spread, settled: current().reviewed };
+    const show = {
+      chosen: state.chosen, hovered: state.hovered, names: state.names, spread: state.spread, settled: current().reviewed
+    };
     paintMarks(context, itemsOf(current()), view, size, { ...show, lines: state.skeletonShown ? state.skeleton : [] });
   },
   viewed() {
@@ -82,7 +86,9 @@ function dragOf(name, at, event, fromPointer = false) {
     const point = picture.inside(picture.toPhoto({ x: to.x + lift.x, y: to.y + lift.y }));
     const [dx, dy] = [point.x - origin.x, point.y - origin.y];
     const all = whole ? names().filter((other) => isPlaced(points[other])) : [name];
-    moved = Object.fromEntries(all.map((other) => [other, byHand(points[other], other === name ? point : picture.inside({ x: points[other].x + dx, y: points[other].y + dy }))]));
+    moved = Object.fromEntries(all.map((other) => [
+      other, byHand(points[other], other === name ? point : picture.inside({ x: points[other].x + dx, y: points[other].y + dy }))
+    ]));
     photo.points = { ...points, ...moved };
     picture.redrawMarks();
     if (!whole) loupe.show(picture, point, { from: isPlaced(mark) ? mark : null, shape, touch });
@@ -100,7 +106,10 @@ function dragOf(name, at, event, fromPointer = false) {
       photo.points = points;
       if (!far && !fromPointer) return choose(name, { reveal: false });
       state.chosen = name;
-      commit({ text: whole ? "Pose moved" : `${name} moved`, file: photo.file, landmark: name }, { photographs: { [photo.file]: { points: moved } } });
+      commit(
+        { text: whole ? "Pose moved" : `${name} moved`, file: photo.file, landmark: name },
+        { photographs: { [photo.file]: { points: moved } } }
+      );
       announce(`${name} moved`);
     },
   };

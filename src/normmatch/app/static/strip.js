@@ -15,7 +15,10 @@ const LONGER = 320; // pixels of a thumbnail as the server makes it
 export function drawFilters() {
   const box = $("#filters");
   if (!box.children.length) box.append(...Object.entries(FILTERS).map(([name, [text]]) =>
-    make("button", { type: "button", class: "chip", role: "radio", "data-filter": name, onclick: () => filter(name) }, SIGNS[name] ? sign(SIGNS[name]) : null, text, make("b"))));
+    make(
+      "button", { type: "button", class: "chip", role: "radio", "data-filter": name, onclick: () => filter(name) },
+      SIGNS[name] ? sign(SIGNS[name]) : null, text, make("b")
+    )));
   for (const chip of box.children) {
     const name = chip.dataset.filter;
     const count = String(state.photographs.filter(FILTERS[name][1]).length);
@@ -57,7 +60,10 @@ export function drawThumbs() {
 function makeThumb(photo) {
   const shape = Math.max(photo.width, photo.height) / LONGER;
   const canvas = make("canvas", { width: Math.round(photo.width / shape), height: Math.round(photo.height / shape) });
-  const thumb = make("li", { class: "thumb", role: "option", "aria-label": photo.file, onclick: () => { open(photo); mosaic(false); } }, canvas, make("p"));
+  const thumb = make(
+    "li", { class: "thumb", role: "option", "aria-label": photo.file, onclick: () => { open(photo); mosaic(false); } }, canvas,
+    make("p")
+  );
   photoOf.set(thumb, photo);
   watcher.observe(thumb);
   return thumb;
@@ -74,7 +80,9 @@ function drawThumb(thumb) {
     thumb.setAttribute("aria-label", words);
     thumb.title = words;
     thumb.classList.toggle("done", photo.reviewed);
-    $("p", thumb).replaceChildren(sign(look.glyph), make("b", { class: look.band }, look.text), make("span", {}, wide ? stemOf(photo.file) : shortOf(photo)));
+    $("p", thumb).replaceChildren(
+      sign(look.glyph), make("b", { class: look.band }, look.text), make("span", {}, wide ? stemOf(photo.file) : shortOf(photo))
+    );
   }
   paintThumb(thumb.firstChild, photo);
 }

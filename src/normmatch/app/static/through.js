@@ -47,6 +47,7 @@ export function drawThrough() {
     watcher.disconnect();
     const list = state.photographs.filter((photo) => photo.points[shown] && sourceOf(photo)).sort(leastFirst);
     $("#crops").replaceChildren(...list.map(makeCrop));
+    $("#crops").firstElementChild?.setAttribute("tabindex", 0); // one stop of Tab; the arrows go on
   }
   for (const crop of $("#crops").children) if (crop.seen) drawCrop(crop);
 }
@@ -61,7 +62,9 @@ function makeCrop(photo) {
   const { angle, long } = poseOf(photo);
   const centre = mark.x == null ? middleOf(photo) : { x: mark.x, y: mark.y };
   const canvas = make("canvas", { "aria-hidden": "true", onclick: (event) => putAt(photo, canvas, event) });
-  const crop = make("li", { class: "crop", role: "option", tabindex: 0, onkeydown: (event) => pressKey(photo, event) }, canvas, make("p"));
+  const crop = make(
+    "li", { class: "crop", role: "option", tabindex: -1, onkeydown: (event) => pressKey(photo, event) }, canvas, make("p")
+  );
   kept.set(crop, { photo, centre, side: long * SHARE, angle });
   kept.set(canvas, kept.get(crop));
   watcher.observe(crop);
@@ -83,7 +86,9 @@ function drawCrop(crop) {
   const canvas = crop.firstChild;
   crop.setAttribute("aria-label", `${photo.file}, ${look.text}`);
   crop.classList.toggle("gone", Boolean(mark?.absent));
-  $("p", crop).replaceChildren(sign(look.shape), make("b", { class: look.band }, look.text), make("span", {}, stemOf(photo.file)));
+  $("p", crop).replaceChildren(
+    sign(look.shape), make("b", { class: look.band }, look.text), make("span", {}, stemOf(photo.file))
+  );
   paintCrop(canvas, sourceOf(photo), centre, side, angle, (context, toCrop) => {
     if (!isPlaced(mark)) return;
     const { x, y } = toCrop(mark);
@@ -93,7 +98,9 @@ function drawCrop(crop) {
 
 function set(photo, at) {
   const name = state.chosen;
-  editPhoto(photo, `${name} ${at.absent ? "absent" : "moved"} in ${photo.file}`, name, { [name]: byHand(photo.points[name], at) });
+  editPhoto(
+    photo, `${name} ${at.absent ? "absent" : "moved"} in ${photo.file}`, name, { [name]: byHand(photo.points[name], at) }
+  );
 }
 
 function putAt(photo, canvas, event) {
@@ -109,7 +116,11 @@ function pressKey(photo, event) {
   const across = Math.max(1, Math.round(crop.parentElement.clientWidth / (crop.offsetWidth + 12)));
   const all = [...crop.parentElement.children];
   const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
-  if (step) all[all.indexOf(crop) + step]?.focus();
+  const to = step && all[all.indexOf(crop) + step];
+  if (to) {
+    [crop.tabIndex, to.tabIndex] = [-1, 0];
+    to.focus();
+  } else if (step) crop.focus();
   else if (event.key === "a" && state.singleKeys) set(photo, { absent: true });
   else if (event.key === "Enter") {
     const name = state.chosen;

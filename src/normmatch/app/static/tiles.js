@@ -71,7 +71,9 @@ export function paintTile(context, source, { bitmap, level, column, row }) {
 // are no longer wanted are dropped.
 export function askFor(owner, source, region, scale, arrived) {
   const level = levelFor(source, scale, wholeOf(source).bitmap);
-  const wanted = level == null ? [] : keysIn(source, level, region).map(([column, row]) => ({ key: `${source.id} ${level} ${column} ${row}`, column, row }));
+  const wanted = level == null ? [] : keysIn(source, level, region).map(([column, row]) => ({
+    key: `${source.id} ${level} ${column} ${row}`, column, row
+  }));
   drop(owner, new Set(wanted.map(({ key }) => key)));
   for (const { key, column, row } of wanted) {
     const known = tiles.get(key);
@@ -151,7 +153,9 @@ export function fileSource(id, { width, height, file, copy }) {
       const [x, y] = [column * SIDE * level, row * SIDE * level];
       const [w, h] = [Math.min(SIDE * level, width - x), Math.min(SIDE * level, height - y)];
       const bitmap = await opened();
-      return createImageBitmap(bitmap, x, y, w, h, { resizeWidth: Math.ceil(w / level), resizeHeight: Math.ceil(h / level), resizeQuality: "medium" });
+      return createImageBitmap(
+        bitmap, x, y, w, h, { resizeWidth: Math.ceil(w / level), resizeHeight: Math.ceil(h / level), resizeQuality: "medium" }
+      );
     },
   };
 }

@@ -62,15 +62,14 @@ class CompiledHead:
 
     Args:
         head: of a network whose weights do not change any more.
-        device: where it is.
-        dtype: what it computes in; on a GPU float32 means TF32 in matrix products.
+        device: where it is; on a GPU its matrix products are in TF32.
     """
 
-    def __init__(self, head: MatchingHead, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.device, self.dtype = device, dtype
+    def __init__(self, head: MatchingHead, device: torch.device) -> None:
+        self.device = device
         self.plain, self.compiled = head, _compile_head(head, device)
         self._embedders: dict[tuple[int, int], TensorFunction] = {}  # by the size of the images
-        self._matcher = fastest(partial(_match, self.compiled, dtype), partial(_match, head, dtype), device)
+        self._matcher = fastest(partial(_match, self.compiled), partial(_match, head), device)
 
     def embed(self, image: tuple[Features, Tensor, Tensor]) -> Tensor:
         """`MatchingHead.embed`; keypoints and graphs may lie on the CPU."""
@@ -83,7 +82,7 @@ class CompiledHead:
             tensors += [] if edges is None else [edges]
         size = features.size
         if size not in self._embedders:
-            compiled, plain = (partial(_embed, head, self.dtype, size) for head in (self.compiled, self.plain))
+            compiled, plain = (partial(_embed, head, size) for head in (self.compiled, self.plain))
             self._embedders[size] = fastest(compiled, plain, self.device)
         (tokens,) = in_bucket(self._embedders[size], *tensors)
         return tokens[:, : 1 + n]
@@ -105,18 +104,14 @@ def _encode(backbone: nn.Module, dtype: torch.dtype, images: Tensor) -> Tensors:
 
 
 def _embed(
-    head: MatchingHead, dtype: torch.dtype, size: tuple[int, int], first: Tensor, second: Tensor, pooled: Tensor,
+    head: MatchingHead, size: tuple[int, int], first: Tensor, second: Tensor, pooled: Tensor,
     keypoints: Tensor, adjacency: Tensor, edges: Tensor | None = None,
 ) -> Tensors:  # fmt: skip
-    with torch.autocast(first.device.type, dtype, enabled=dtype != torch.float32):
-        return (head.embed((Features((first, second), pooled, size), keypoints, adjacency), edges=edges),)
+    return (head.embed((Features((first, second), pooled, size), keypoints, adjacency), edges=edges),)
 
 
-def _match(
-    head: MatchingHead, dtype: torch.dtype, tokens0: Tensor, tokens1: Tensor, mask0: Tensor, mask1: Tensor
-) -> Tensors:
-    with torch.autocast(tokens0.device.type, dtype, enabled=dtype != torch.float32):
-        output = head.match(torch.cat([tokens0, tokens1]), mask0, mask1)
+def _match(head: MatchingHead, tokens0: Tensor, tokens1: Tensor, mask0: Tensor, mask1: Tensor) -> Tensors:
+    output = head.match(torch.cat([tokens0, tokens1]), mask0, mask1)
     return output["similarity"], output["log_assignment"]
 
 
