@@ -27,6 +27,8 @@ CORE = (
     "match --pairs photos/pairs.csv --keypoints photos/points.json --out-dir out",
     "match --pairs photos/pairs.csv --keypoints photos/points.json --out-dir out",  # goes on where it is done
     "propagate photos/reference.json photos --candidates photos/points.json --out propagated.json",
+    "locate photos/reference.json photos/raccoon.jpg --looks 1 --out located",
+    "convert photos/points.json points.csv",
 )
 LACKING = {
     "train tiny --out run": "This needs lightning_fabric; install it with: pip install 'normmatch[train]'.",
@@ -57,10 +59,17 @@ def test_the_core(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "matches.json").read_text())["matches"]
     assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 1
     assert len(json.loads((tmp_path / "propagated.json").read_text())["annotations"]) == 2
+    assert (tmp_path / "located" / "located.json").is_file()
     assert [line for line in err.splitlines() if line.startswith("This needs")] == list(LACKING.values())
 
 
 LIBRARY = """
+import importlib, pkgutil
+import normmatch.annotations, normmatch.app, normmatch.matching
+for package in (normmatch.annotations, normmatch.app, normmatch.matching):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name != "normmatch.matching.backends.torch":
+            importlib.import_module(module.name)
 from normmatch import Matcher
 from normmatch.matching.samples import get_sample
 cat, raccoon = get_sample("cat"), get_sample("raccoon")
