@@ -27,6 +27,8 @@ CORE = (
     "match --pairs photos/pairs.csv --keypoints photos/points.json --out-dir out",
     "match --pairs photos/pairs.csv --keypoints photos/points.json --out-dir out",  # goes on where it is done
     "propagate photos/reference.json photos --candidates photos/points.json --out propagated.json",
+    "locate photos/reference.json photos/raccoon.jpg --looks 1 --out located",
+    "convert photos/points.json points.csv",
 )
 LACKING = {
     "train tiny --out run": "This needs lightning_fabric; install it with: pip install 'normmatch[train]'.",
@@ -57,10 +59,17 @@ def test_the_core(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "matches.json").read_text())["matches"]
     assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 1
     assert len(json.loads((tmp_path / "propagated.json").read_text())["annotations"]) == 2
+    assert (tmp_path / "located" / "located.json").is_file()
     assert [line for line in err.splitlines() if line.startswith("This needs")] == list(LACKING.values())
 
 
 LIBRARY = """
+import importlib, pkgutil
+import normmatch.annotations, normmatch.app, normmatch.matching
+for package in (normmatch.annotations, normmatch.app, normmatch.matching):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name != "normmatch.matching.backends.torch":
+            importlib.import_module(module.name)
 from normmatch import Matcher
 from normmatch.matching.samples import get_sample
 cat, raccoon = get_sample("cat"), get_sample("raccoon")
@@ -74,6 +83,34 @@ print(abs(found.keypoints[0] - raccoon.points.keypoints[0]).max() < 40)
 def test_the_library(tmp_path: Path) -> None:
     done = run_without_torch(LIBRARY, tmp_path)
     assert (done.stdout.split(), done.stderr) == (["6", "True"], "")
+
+
+LABEL = """
+import time
+from pathlib import Path
+from normmatch import Matcher
+from normmatch.app.labelling import Labelling, make_label_app
+from normmatch.app.opening import open_folder
+from normmatch.app.proposing import Proposer
+from normmatch.matching.samples import copy_samples, find_samples, get_sample
+copy_samples(find_samples(), Path("photos"))
+cat = get_sample("cat").points
+store, photographs = open_folder(Path("photos"), names=cat.names)
+proposer = Proposer(store, photographs, lambda: Matcher().backend)
+app = make_label_app(Labelling(store, photographs, proposer))
+points = {n: {"x": x, "y": y, "from": "person"} for n, (x, y) in zip(cat.names, cat.keypoints.tolist())}
+store.edit("w", 0, [{"id": "e", "photographs": {"cat.jpg": {"points": points, "reviewed": True}}}])
+proposer.ask("propose")
+while proposer.last_job is None:
+    time.sleep(0.05)
+print(proposer.last_job["error"], *(len(one.points) for one in store.project.photographs.values()))
+proposer.close()
+"""
+
+
+def test_labelling(tmp_path: Path) -> None:
+    done = run_without_torch(LABEL, tmp_path)
+    assert (done.stdout.split(), done.stderr) == (["None", "6", "6", "6"], "")
 
 
 LATE = ("scipy", "matplotlib", "onnxruntime", "numpy", "PIL", *HEAVY)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from normmatch.config import Format
-from normmatch.matching.locate_list import LocateOptions
+from normmatch.config import Format, LocateOptions
 
 if TYPE_CHECKING:
     from normmatch.matching.located_files import Summary

@@ -7,8 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from normmatch.commands.locate import locate
-from normmatch.config import MatchOptions
-from normmatch.matching.locate_list import LocateOptions
+from normmatch.config import LocateOptions, MatchOptions
 
 SHOWN = 3  # images that a message names
 

@@ -9,6 +9,7 @@ from normmatch.config.network import (
     BackendName,
     DatasetName,
     Format,
+    LocateOptions,
     MatchOptions,
     ModelConfig,
     ProtocolName,
@@ -18,5 +19,6 @@ from normmatch.config.training import AugmentConfig, DataConfig, LossConfig, Tra
 
 __all__ = [
     "LIMITS", "MAX_NAME", "MAX_PARAMETERS", "MAX_WORKERS", "PRESETS", "AugmentConfig", "BackendName", "DataConfig",
-    "DatasetName", "Format", "LossConfig", "MatchOptions", "ModelConfig", "ProtocolName", "TrainConfig", "Vertical",
+    "DatasetName", "Format", "LocateOptions", "LossConfig", "MatchOptions", "ModelConfig", "ProtocolName",
+    "TrainConfig", "Vertical",
 ]  # fmt: skip

@@ -143,3 +143,21 @@ class MatchOptions:
     """keep only matches that are the best of both their points"""
     min_score: float | None = None
     """matches below this score, from 0 to 1, are dropped; the network's calibrated one if not given"""
+
+
+@dataclass(frozen=True)
+class LocateOptions:
+    """How landmarks are located."""
+
+    weights: str = "small"
+    """a bundled network, or a file or folder that training wrote"""
+    device: str = "auto"
+    """auto, cpu, cuda or mps"""
+    backend: BackendName = "auto"
+    """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
+    looks: Literal[1, 2] = 2
+    """2 looks at each landmark's surroundings once more, in more detail; 1 is several times faster"""
+    references: int = 30
+    """of more annotated photographs than these, those are used that are most like the others"""
+    any_way_round: bool = False
+    """the things lie any way round; mirrored, too, where the landmarks' names have a left and a right"""

@@ -7,7 +7,7 @@ import glob
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from normmatch.annotations import Annotation
 from normmatch.annotations.images import ImageIndex, find_image, image_files
 from normmatch.annotations.names import swap_left_right
 from normmatch.checks import check_count
-from normmatch.config import MAX_WORKERS, BackendName, Format
+from normmatch.config import MAX_WORKERS, Format, LocateOptions
 from normmatch.errors import DataError, NormMatchError
 from normmatch.extras import require
 from normmatch.io import read_text
@@ -35,24 +35,6 @@ from normmatch.weights import find_weights
 HANDED_OUT = 32  # photographs that a worker of Ray gets at a time
 CHECKED = 4  # photographs that are turned to see whether that helps, where the certainty is low altogether
 MAX_LIST = 64 << 20  # bytes of a list of photographs
-
-
-@dataclass(frozen=True)
-class LocateOptions:
-    """How landmarks are located."""
-
-    weights: str = "small"
-    """a bundled network, or a file or folder that training wrote"""
-    device: str = "auto"
-    """auto, cpu, cuda or mps"""
-    backend: BackendName = "auto"
-    """what runs the network: torch, or onnx, which needs no torch; auto is torch where it is installed with a GPU"""
-    looks: Literal[1, 2] = 2
-    """2 looks at each landmark's surroundings once more, in more detail; 1 is several times faster"""
-    references: int = 30
-    """of more annotated photographs than these, those are used that are most like the others"""
-    any_way_round: bool = False
-    """the things lie any way round; mirrored, too, where the landmarks' names have a left and a right"""
 
 
 def locate_list(
