@@ -57,7 +57,7 @@ $(ALL): $(CORE)
 lock:
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/python -m pip install --quiet --upgrade pip
-	.lock-venv/bin/python -m pip install --quiet '.[dev]' hatchling editables
+	.lock-venv/bin/python -m pip install --quiet '.[dev,peers]' hatchling editables
 	.lock-venv/bin/python -m pip freeze --all | grep -v '^normmatch' | sed 's/+.*//' > $(LOCK).new
 	mv $(LOCK).new $(LOCK)
 	rm -rf .lock-venv

@@ -374,7 +374,7 @@ def test_promise_6_nothing_happens_at_import(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL],
         cwd=folder, env={**os.environ, "HOME": str(home), **caches},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(folder.iterdir()) == []

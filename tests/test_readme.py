@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = ("results.md", "performance.md", "limits.md", "method.md")
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
-PARTS = ("make", "pip", "photos", "data/voc", "mine", "normmatch demo", "quickstart", "export")
+PARTS = ("make", "pip", "photos", "data/voc", "mine", "normmatch demo", "normmatch label", "quickstart", "export")
 
 
 def blocks(language: str) -> list[str]:
@@ -225,6 +225,20 @@ def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("normmatch.commands.demo.threading", threading)
     main([*demo, *tiny])
     assert re.match(r"the page is at http://127.0.0.1:\d+/ until you press Ctrl\+C", capsys.readouterr().out)
+
+
+def test_label(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (label,) = commands("normmatch label")
+    Path("beetles").mkdir()
+    Image.new("RGB", (60, 40)).save("beetles/a.jpg")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    threading = SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda: True))  # nobody presses Ctrl+C here
+    monkeypatch.setattr("normmatch.commands.label.threading", threading)
+    main([*label, *tiny])
+    said = capsys.readouterr().out
+    assert "the project is beetles/normmatch.json" in said
+    assert opened == re.findall(r"http://127.0.0.1:\d+/", said)
 
 
 def test_export(empty_folder: Path) -> None:

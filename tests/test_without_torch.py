@@ -85,6 +85,34 @@ def test_the_library(tmp_path: Path) -> None:
     assert (done.stdout.split(), done.stderr) == (["6", "True"], "")
 
 
+LABEL = """
+import time
+from pathlib import Path
+from normmatch import Matcher
+from normmatch.app.labelling import Labelling, make_label_app
+from normmatch.app.opening import open_folder
+from normmatch.app.proposing import Proposer
+from normmatch.matching.samples import copy_samples, find_samples, get_sample
+copy_samples(find_samples(), Path("photos"))
+cat = get_sample("cat").points
+store, photographs = open_folder(Path("photos"), names=cat.names)
+proposer = Proposer(store, photographs, lambda: Matcher().backend)
+app = make_label_app(Labelling(store, photographs, proposer))
+points = {n: {"x": x, "y": y, "from": "person"} for n, (x, y) in zip(cat.names, cat.keypoints.tolist())}
+store.edit("w", 0, [{"id": "e", "photographs": {"cat.jpg": {"points": points, "reviewed": True}}}])
+proposer.ask("propose")
+while proposer.last_job is None:
+    time.sleep(0.05)
+print(proposer.last_job["error"], *(len(one.points) for one in store.project.photographs.values()))
+proposer.close()
+"""
+
+
+def test_labelling(tmp_path: Path) -> None:
+    done = run_without_torch(LABEL, tmp_path)
+    assert (done.stdout.split(), done.stderr) == (["None", "6", "6", "6"], "")
+
+
 LATE = ("scipy", "matplotlib", "onnxruntime", "numpy", "PIL", *HEAVY)
 
 

@@ -18,7 +18,7 @@ class Settings:
 
     name: str = "reference"  # of the run: its folder, and its row in the table
     data: str = "shards"  # what prepare.py wrote
-    start: str = "vit_small_patch14_dinov2.safetensors"  # the backbone that a training starts from
+    backbone_weights: str = "hub"  # of the start: hub (DINOv2's own), random, or a safetensors file
     out: str = "runs"
     seed: int = 0
     # how long
@@ -103,7 +103,7 @@ class Settings:
 
     def changed(self) -> dict[str, Any]:
         """What differs from the reference recipe."""
-        places = {"name", "data", "start", "out", "resume", "save_minutes", "compile", "workers", "measure"}
+        places = {"name", "data", "backbone_weights", "out", "resume", "save_minutes", "compile", "workers", "measure"}
         return {
             key: value for key, value in asdict(self).items() if key not in places and value != getattr(Settings, key)
         }

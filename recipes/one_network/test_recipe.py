@@ -1,9 +1,11 @@
 """What the figures rest on: places agree everywhere, order means nothing, roles share no photograph."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
 
 from data import Batches, Objects, affine, chosen, plain, render, shown_points, warp_points
@@ -132,7 +134,7 @@ SWITCHES = (
 
 @pytest.mark.parametrize("switches", SWITCHES)
 def test_every_switch_takes_steps_and_goes_on_after_a_stop(switches: dict, tmp_path: Path) -> None:
-    settings = Settings(start="random", images=8, size=56, warmup=1, drop_path=0.0, **switches)
+    settings = Settings(backbone_weights="random", images=8, size=56, warmup=1, drop_path=0.0, **switches)
     pictures = torch.randint(0, 255, (40, 3, 420, 420), dtype=torch.uint8)
     batches = iter(Batches(some_objects(40), settings, 0))
     shown = [next(batches) for _ in range(3)]
@@ -150,3 +152,21 @@ def test_every_switch_takes_steps_and_goes_on_after_a_stop(switches: dict, tmp_p
     assert all(torch.isfinite(value) for value in losses[0].values())
     resumed.network.save(tmp_path / "network.safetensors")
     OneNetwork.load(tmp_path / "network.safetensors")
+
+
+def test_the_backbone_may_come_from_the_hub_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for the hub: what it gives is what the network starts from."""
+    plain, asked = timm.create_model, []
+
+    def stand_in(name: str, pretrained: bool = False, **options: Any) -> torch.nn.Module:
+        net = plain(name, **options)
+        if pretrained:
+            asked.append(name)
+            torch.nn.init.constant_(net.norm.bias, 7.0)
+        return net
+
+    monkeypatch.setattr(timm, "create_model", stand_in)
+    settings = Settings.from_command_line(None, ["--backbone-weights", "hub", "--size", "56"])
+    network = OneNetwork(settings, settings.backbone_weights)
+    assert asked == ["vit_small_patch14_dinov2"]
+    assert (network.backbone.net.norm.bias == 7).all()

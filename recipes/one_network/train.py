@@ -1,6 +1,6 @@
 """Train both heads of one network on SPair-71k and PascalVOC, and measure it.
 
-    python train.py --data DIR --start vit_small_patch14_dinov2.safetensors --name NAME [--any-setting VALUE]
+    python train.py --data DIR --backbone-weights vit_small_patch14_dinov2.safetensors --name NAME [--any-setting VALUE]
 
 Writes OUT/NAME/{row.json, log.jsonl, network.safetensors, checkpoint.pt}. Every hypothesis is a setting (settings.py);
 `--resume` goes on where a checkpoint stands, on the same schedule.
@@ -36,7 +36,7 @@ class Training:
     def __init__(self, settings: Settings, device: torch.device) -> None:
         self.settings, self.device = settings, device
         torch.manual_seed(settings.seed)
-        self.network = OneNetwork(settings, settings.start).to(device)
+        self.network = OneNetwork(settings, settings.backbone_weights).to(device)
         self.matching_loss = MatchingLoss(LossConfig(layer_loss=False)).to(device)
         self.colours = torch.Generator(device).manual_seed(settings.seed)
         self.head_parameters = [p for p in [*self.network.heads(), *self.matching_loss.parameters()] if p.requires_grad]

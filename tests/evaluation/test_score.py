@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from normmatch.errors import DataError
+from normmatch.evaluation.floor import by_position
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import (
     accuracy_result,
@@ -87,14 +88,15 @@ def test_several_weights_give_mean_and_deviation() -> None:
 def test_protocols_are_never_in_one_table() -> None:
     predictions = [make_predictions(sampling="intersection", protocol=p) for p in ("nmt", "bbgm", "thinkmatch")]
     tables = make_tables(make_report(predictions))
+    floors = ("position", "1 to 1", "chance")
     assert [t.columns for t in tables] == [
-        ("class", "ours", "NMT", "COMMON", "BBGM"),
-        ("class", "ours", "BBGM"),
-        ("class", "ours"),
+        ("class", "ours", "NMT", "COMMON", "BBGM", *floors),
+        ("class", "ours", "BBGM", *floors),
+        ("class", "ours", *floors),
     ]
     assert ["nmt" in tables[0].title, "thinkmatch" in tables[2].title] == [True, True]
     # by keypoints 3/3 of the cats; by pairs the mean of 2/2 and 1/1
-    assert tables[2].rows[-1] == ("mean of classes", "75.00")
+    assert tables[2].rows[-1][:2] == ("mean of classes", "75.00")
 
 
 def test_drops_stand_beside_the_papers() -> None:
@@ -102,7 +104,7 @@ def test_drops_stand_beside_the_papers() -> None:
     worse = replace(make_predictions(sampling="intersection", jitter=5.0), matches0=np.array([0, 0, 1, 0, 1, 1]))
     report = make_report([worse, plain])
     assert report["summary"][1]["drop"] == pytest.approx(1 / 6)
-    assert make_tables(report)[1].rows == [("5 px", "58.33", "16.67", "0.50")]
+    assert [row[:4] for row in make_tables(report)[1].rows] == [("5 px", "58.33", "16.67", "0.50")]
 
 
 def test_unmatched_points_bring_f1() -> None:
@@ -129,7 +131,27 @@ def test_mma_is_in_pixels_of_the_image_and_averages_pairs() -> None:
     assert found["1"] == {"illumination": 1.0, "viewpoint": 0.5, "overall": pytest.approx(2.5 / 3)}
     assert found["3"] == {"illumination": 1.0, "viewpoint": 1.0, "overall": 1.0}
     (row, *_) = make_tables(make_report([predictions]))[1].rows
-    assert row == ("1 px", "50.00", "74.31", "100.00", "91.61", "83.33", "82.81")
+    assert row == ("1 px", "50.00", "0.00", "74.31", "100.00", "100.00", "91.61", "83.33", "66.67", "82.81")
+
+
+def test_a_floor_stands_beside_every_number() -> None:
+    placed = replace(
+        make_predictions(),
+        keypoints0=np.array([[0, 0], [4, 0], [9, 9], [5, 5], [0, 0], [1, 0]], np.float32),
+        keypoints1=np.array([[1, 0], [2, 0], [5, 5], [9, 0], [0, 1]], np.float32),
+    )
+    report = make_report([placed])
+    (result,) = report["results"]
+    floor = result["floor"]
+    # cats: (0, 0) is nearest to 1, 0 and (4, 0) to 2, 0, which is right; the bus's points both to 0, 1, which is 1
+    assert floor["position"]["classes"] == {"bus": 0.5, "cat": 1.0}
+    assert floor["chance"]["classes"] == {"bus": 0.5, "cat": pytest.approx(2 / 3)}
+    assert by_position(placed, one_to_one=True).matches0.tolist() == [0, 1, -1, 0, 1, 0]
+    assert floor["1 to 1"]["classes"] == {"bus": 1.0, "cat": 1.0}
+    assert report["summary"][0]["floor"] == floor
+    tables = make_tables(report)
+    assert tables[0].rows[0][-3:] == ("50.0", "100.0", "50.0")
+    assert tables[1].columns[-1] == "F1, 1 to 1"
 
 
 def test_pck_counts_near_misses_and_no_match_as_a_miss() -> None:

@@ -33,3 +33,13 @@ def test_a_record_says_every_score_once() -> None:
     assert record["matches"] == [{"name0": "nose", "name1": "ear", "score": 0.123457}]
     assert record["matching_scores0"] == [0.123457, 0.1]
     assert (record["image1"], record["names0"], record["keypoints1"]) == ("b.png", ["nose", "ear"], [[1, 0], [0, 1]])
+
+
+def test_it_is_said_when_many_points_are_withheld_for_their_score(capsys: pytest.CaptureFixture[str]) -> None:
+    points = Annotation("a.png", ("0", "1", "2"), np.zeros((3, 2)))
+    scores = np.array([0.9, 0.3, 0.2])
+    result = {"matches0": np.array([0, -1, -1]), "matching_scores0": scores, "matches": np.array([[0, 0]])}
+    print_matches(points, points, result, min_score=0.35)
+    assert "1 of 3 points answered; 2 of the others are below 0.35 (see --min-score)" in capsys.readouterr().out
+    print_matches(points, points, result, min_score=0.1)  # not for their score: --mutual dropped them
+    assert "1 of 3 points have a partner" in capsys.readouterr().out

@@ -283,3 +283,8 @@ def test_a_frozen_backbone_sees_the_validation_images_once(
 def test_a_run_that_cannot_be(changes: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         TrainConfig(out=Path(), **changes)  # type: ignore[arg-type]
+
+
+def test_frozen_copies_cannot_teach_locating() -> None:
+    with pytest.raises(ConfigError, match=r"model\.locate_dim is 8, but frozen copies keep no maps"):
+        TrainConfig(out=Path(), model=LOCATES, backbone_lr=0.0, frozen_copies=2)

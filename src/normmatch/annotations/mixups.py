@@ -14,7 +14,7 @@ from normmatch.annotations.shapes import Shapes
 
 Kind = Literal["exchanged", "left and right", "shifted", "mirrored", "upside down"]
 GAIN = {"exchanged": 12.0, "left and right": 10.0, "shifted": 12.0, "mirrored": 10.0, "upside down": 10.0}  # of the log
-TRIED, ROUNDS = 4, 3  # exchanges of a thing that are looked at closely; mix-ups of a thing, one after the other
+TRIED, ROUNDS = 4, 4  # exchanges of a thing that are looked at closely; mix-ups of a thing, one after the other
 LOOKED = 1.0  # things whose worst landmark is doubted less have no mix-up
 APART = 0.02  # of the thing: names closer to each other cannot be told to be exchanged
 
@@ -77,7 +77,8 @@ def _round(shapes: Shapes, pairs: Pairs) -> Iterator[Mixup]:
         known = best.get(mixup.thing)
         if worth > 0 and (known is None or worth > known.gain - GAIN[known.kind]):
             best[mixup.thing] = Mixup(mixup.thing, mixup.kind, gain, mixup.order, mixup.flip)
-    for mixup in best.values():
+    whole = [mixup for mixup in best.values() if mixup.kind != "exchanged"]  # these mislead most: they are undone first
+    for mixup in whole or best.values():
         yield _named(shapes, mixup)
 
 

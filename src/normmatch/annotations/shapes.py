@@ -28,6 +28,7 @@ STAND = 300  # things that stand for all others: more would take long
 APART = 100.0  # variance added to a landmark that has no say
 LOOKS, FEWEST = 6, 3  # landmarks that may leave a thing, and how many stay
 TAILS = 8.0  # degrees of freedom of a whole thing's density
+LEAST = 1e-3  # deviation that anything has
 OFF = 5.0  # doubt from which a landmark is left out
 ROUNDS, CHUNK = 3, 4 << 20  # of fitting; numbers at once
 
@@ -89,8 +90,9 @@ class Shapes:
     def _fitted(self) -> "tuple[Judged, Usual]":
         off = np.zeros_like(self.known)
         place = self.laid - self.mean
+        telling = self.known.sum(1, keepdims=True) >= FEWEST  # fewer fit any frame
         for _ in range(ROUNDS):
-            usual = fit(self.mean, place, self.known & ~off)
+            usual = fit(self.mean, np.where(telling[..., None], place, 0), self.known & ~off & telling)
             parts = [usual.judge(some, place[some], self.known[some]) for some in _chunks(*self.known.shape)]
             judged = Judged(*map(np.concatenate, zip(*parts, strict=True)))
             off = judged.off
@@ -123,7 +125,8 @@ class Shapes:
     @property
     def doubt(self) -> np.ndarray:
         """(R, K) log of how much likelier a slip is than the usual variation; -inf where a landmark is not known."""
-        return np.where(self.known, self._judged.doubt, -np.inf)
+        telling = self.known.sum(1, keepdims=True) >= FEWEST
+        return np.where(self.known, np.where(telling, self._judged.doubt, 0.0), -np.inf)
 
     @property
     def expected(self) -> np.ndarray:
@@ -135,7 +138,7 @@ class Shapes:
     @property
     def spread(self) -> np.ndarray:
         """(R, K) deviation of that, in pixels."""
-        return np.sqrt(np.trace(self._judged.spread, axis1=2, axis2=3) / 2) * self.sizes[:, None]
+        return np.sqrt(np.maximum(np.trace(self._judged.spread, axis1=2, axis2=3), 0) / 2) * self.sizes[:, None]
 
     @property
     def off(self) -> np.ndarray:
@@ -282,11 +285,16 @@ def _blocks(matrix: Matrix) -> np.ndarray:
 
 def doubts(residual: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The log likelihood ratio (P, K) of a slip over the usual variation."""
+    spread = spread + LEAST**2 * np.eye(2)
     slipped = spread + SLIP**2 * np.eye(2)
     usual, slip = (
         np.einsum("rki,rki->rk", residual, np.linalg.solve(s, residual[..., None])[..., 0]) for s in (spread, slipped)
     )
-    return 0.5 * (usual - slip + np.log(np.linalg.det(spread)) - np.log(np.linalg.det(slipped)))
+    return 0.5 * (usual - slip + _log_det(spread) - _log_det(slipped))
+
+
+def _log_det(spread: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(np.linalg.det(spread), LEAST**4))
 
 
 def _flat(points: np.ndarray) -> np.ndarray:

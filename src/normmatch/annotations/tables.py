@@ -12,7 +12,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -132,15 +132,23 @@ def read_sleap(path: Path, text: str, how: Reading) -> list[Annotation]:
     return found
 
 
-def write_wide(annotations: Sequence[Annotation]) -> str:
-    """The text of a table with a row for each object."""
+def write_wide(annotations: Sequence[Annotation], more: Mapping[str, Sequence[float]] | None = None) -> str:
+    """The text of a table with a row for each object, and `more` columns behind."""
     names = all_names(annotations)
     scale = any(item.scale for item in annotations)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["image", *(escaped(f"{name}_{axis}") for name in names for axis in "xy"), *[SCALE] * scale])
-    for item in annotations:
+    writer.writerow(
+        [
+            "image",
+            *(escaped(f"{name}_{axis}") for name in names for axis in "xy"),
+            *[SCALE] * scale,
+            *map(escaped, more or {}),
+        ]
+    )
+    for number, item in enumerate(annotations):
         places = dict(zip(item.names, item.keypoints.tolist(), strict=True))
         values = [value for name in names for value in places.get(name, ("", ""))]
-        writer.writerow([escaped(item.image), *values, *([item.scale or ""] if scale else [])])
+        last = [f"{value[number]:.6g}" if value[number] == value[number] else "" for value in (more or {}).values()]
+        writer.writerow([escaped(item.image), *values, *([item.scale or ""] if scale else []), *last])
     return text.getvalue()

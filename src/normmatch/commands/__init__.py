@@ -18,10 +18,12 @@ from normmatch.commands import (
     ablate,
     bench,
     check,
+    compare,
     convert,
     data,
     demo,
     export,
+    forecast,
     label,
     locate,
     match,
@@ -62,8 +64,9 @@ DATA: Any = Union[  # noqa: UP007 - the parts are made by calls, here and below
     _command("download", data.download), _command("prepare", data.prepare), _command("check", data.check)
 ]
 BENCH: Any = Union[  # noqa: UP007
-    _command("model", bench.model), _command("train", bench.train), _command("data", bench.data)
-]
+    _command("model", bench.model), _command("train", bench.train), _command("data", bench.data),
+    _command("peers", bench.peers),
+]  # fmt: skip
 COMMANDS: Any = Union[  # noqa: UP007
     _command("match", match.match),
     _command("locate", locate.locate),
@@ -71,11 +74,13 @@ COMMANDS: Any = Union[  # noqa: UP007
     _command("propagate", propagate.propagate),
     _command("convert", convert.convert),
     _command("check", check.check),
+    _command("compare", compare.compare),
+    _command("forecast", forecast.forecast),
     _group("data", DATA, "Get, prepare and look at datasets."),
     _group("train", train.PRESET_COMMANDS, "Train a network, starting from one of the presets."),
     _command("eval", evaluate),
     _command("ablate", ablate.ablate),
-    _group("bench", BENCH, "Measure speed."),
+    _group("bench", BENCH, "Measure speed, and what other methods have."),
     _command("samples", demo.samples),
     _command("demo", demo.demo),
     _command("export", export.export),

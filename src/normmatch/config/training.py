@@ -197,7 +197,7 @@ class TrainConfig:
 
     @property
     def crop_size(self) -> int:
-        """The side of the crops in the cache: the largest that is trained on."""
+        """The side of the crops in the cache, and of what is validated: the largest that is trained on."""
         return max((self.model.image_size, *self.augment.sizes))
 
     def __post_init__(self) -> None:
@@ -208,4 +208,8 @@ class TrainConfig:
         if self.frozen_copies and self.backbone_lr:
             raise ConfigError(
                 f"frozen_copies is {self.frozen_copies}, but that needs a frozen backbone; expected backbone_lr 0"
+            )
+        if self.frozen_copies and self.model.locate_dim:
+            raise ConfigError(
+                f"model.locate_dim is {self.model.locate_dim}, but frozen copies keep no maps to locate in; expected 0"
             )

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from normmatch.errors import WeightsError
+from normmatch.evaluation.floor import by_position
 from normmatch.evaluation.predictions import Predictions
 from normmatch.evaluation.score import best_threshold, f1_result
 from normmatch.matching.decoding import as_probabilities
@@ -48,6 +49,7 @@ def calibrate(predictions: Sequence[Predictions], split: str) -> dict[str, Any]:
         "calibration_error": {
             name: [calibration_error(p, ()), calibration_error(p, probabilities)] for name, p in scored.items()
         },
+        "floor": {name: f1_result(by_position(p, one_to_one=True), 0.0) for name, p in scored.items()},
         "without": {name: f1_result(p, 0.0) for name, p in scored.items()},
         "with": {name: f1_result(p, threshold) for name, p in scored.items()},
     }

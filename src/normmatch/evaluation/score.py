@@ -8,6 +8,7 @@ import numpy as np
 
 from normmatch.datasets.protocols import get_protocol
 from normmatch.errors import DataError
+from normmatch.evaluation.floor import CHANCE, ONE_TO_ONE, POSITION, by_position, chance
 from normmatch.evaluation.metrics import mean_accuracy, mean_and_deviation, precision_recall_f1, share_within
 from normmatch.evaluation.predictions import Predictions
 
@@ -47,7 +48,9 @@ def summarize(group: Sequence[Result]) -> Result:
     labels = [label for label in first["classes"] if all(label in result["classes"] for result in group)]
     mean, deviation = mean_and_deviation([result["mean"] for result in group])
     return {
-        **{key: first[key] for key in (*SAME, "jitter", "left_out")},
+        **{
+            key: first[key] for key in (*SAME, "jitter", "left_out", "floor")
+        },  # the pairs are the same, so is the floor
         "weights": [result["weights"] for result in group],
         "mean": mean,
         "deviation": deviation,
@@ -57,13 +60,26 @@ def summarize(group: Sequence[Result]) -> Result:
 
 
 def score(predictions: Predictions) -> Result:
-    """All numbers of one set of predictions."""
+    """All numbers of one set of predictions, and what a guess would have."""
     defaults = {"gray": False, "left_out": []}  # which files of older versions do not have
-    result = defaults | accuracy_result(predictions) | {"pck": pck_result(predictions)}
+    result = defaults | accuracy_result(predictions) | _numbers(predictions, predictions.meta.get("min_score", 0.0))
+    floors = {}
+    for name, one_to_one in ((POSITION, False), (ONE_TO_ONE, True)):
+        guess = by_position(predictions, one_to_one)
+        accuracy = accuracy_result(guess)
+        floors[name] = {key: accuracy[key] for key in ("mean", "classes")} | _numbers(guess, 0.0)
+    by_class = chance(predictions)
+    floors[CHANCE] = {"mean": mean_accuracy(by_class), "classes": by_class}
+    return result | {"floor": floors}
+
+
+def _numbers(predictions: Predictions, threshold: float) -> Result:
+    """PCK, and MMA and F1 where they are asked for."""
+    result: Result = {"pck": pck_result(predictions)}
     if predictions.meta["dataset"] == "hpatches":
         result["mma"] = mma_result(predictions)
     if predictions.meta["sampling"] != "intersection":
-        result["f1"] = f1_result(predictions, predictions.meta.get("min_score", 0.0))
+        result["f1"] = f1_result(predictions, threshold)
     return result
 
 

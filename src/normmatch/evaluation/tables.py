@@ -8,6 +8,7 @@ from rich import table as rich_table
 from rich.console import Console
 from rich.markup import escape
 
+from normmatch.evaluation.floor import NOTE, ONE_TO_ONE, POSITION
 from normmatch.evaluation.published import HPATCHES, JITTER, MEAN, published_rows
 from normmatch.evaluation.score import SAME, Result
 from normmatch.outputs import MADE_BY, write_text
@@ -98,20 +99,26 @@ def accuracy_table(summary: Result) -> Table:
     """Accuracy per class in per cent, beside the published rows that may stand there."""
     runs = len(summary["weights"])
     published = {} if summary["gray"] else published_rows(summary["dataset"], summary["protocol"])
+    floor_of = summary["floor"]
     rows = []
     for label, values in {**summary["classes"], MEAN: (summary["mean"], summary["deviation"])}.items():
         ours = [percent(value, 2 if label == MEAN else 1) for value in values]  # mean and deviation
         theirs = [f"{row[label]:.1f}" if label in row else "" for row in published.values()]
-        rows.append((label, *(ours if runs > 1 else ours[:1]), *theirs))
+        floors = [percent(floor["mean"] if label == MEAN else floor["classes"][label]) for floor in floor_of.values()]
+        rows.append((label, *(ours if runs > 1 else ours[:1]), *theirs, *floors))
     ours = [f"ours, mean of {runs}", "deviation"] if runs > 1 else ["ours"]
     notes = [f"weights: {', '.join(summary['weights'])}"]
     close = ", ".join(f"{percent(mean)} at {share}" for share, (mean, _) in summary["pck"].items())
     notes.append(f"matched to within a share of crop 1's longer side (PCK): {close}")
+    guessed = ", ".join(f"{percent(mean)} at {share}" for share, mean in floor_of[POSITION]["pck"].items())
+    notes.append(f"{NOTE}; PCK of position: {guessed}")
     if summary["left_out"]:
         notes.append(f"no pair to evaluate in {', '.join(summary['left_out'])}, so the mean is without")
     if published:
         notes.append(f"{', '.join(published)}: {AS_PRINTED}")
-    return Table(f"accuracy in %: {_title(summary)}", ("class", *ours, *published), rows, notes, sums_up=True)
+    return Table(
+        f"accuracy in %: {_title(summary)}", ("class", *ours, *published, *floor_of), rows, notes, sums_up=True
+    )
 
 
 def jitter_table(levels: Sequence[Result]) -> Table:
@@ -122,9 +129,10 @@ def jitter_table(levels: Sequence[Result]) -> Table:
     for level in levels:
         spread = f" ± {percent(level['deviation'], 2)}" if len(level["weights"]) > 1 else ""
         published = f"{paper[level['jitter']]:.2f}" if level["jitter"] in paper else ""
-        cells = (f"{level['jitter']:g} px", percent(level["mean"], 2) + spread, percent(level["drop"], 2))
-        rows.append((*cells, published) if paper else cells)
-    columns = ("jitter", "accuracy", "drop", *(("the paper's drop",) if paper else ()))
+        cells = [f"{level['jitter']:g} px", percent(level["mean"], 2) + spread, percent(level["drop"], 2)]
+        floors = [percent(floor["mean"]) for floor in level["floor"].values()]
+        rows.append((*cells, *([published] if paper else []), *floors))
+    columns = ("jitter", "accuracy", "drop", *(("the paper's drop",) if paper else ()), *first["floor"])
     return Table(f"noise on the keypoints, in points of %: {_title(first | {'jitter': 0})}", columns, rows)
 
 
@@ -134,11 +142,16 @@ def mma_table(result: Result) -> Table:
     rows = []
     for pixels, found in result["mma"].items():
         paper = HPATCHES[int(pixels)]
-        cells = [(percent(found[kind], 2) if kind in found else "", f"{paper[kind]:.2f}") for kind in kinds]
-        rows.append((f"{pixels} px", *(cell for pair in cells for cell in pair)))
-    columns = ("within", *(word for kind in kinds for word in (kind, "the paper's")))
+        floor = result["floor"][ONE_TO_ONE]["mma"][pixels]
+        cells = [
+            (*(percent(shares[kind], 2) if kind in shares else "" for shares in (found, floor)), f"{paper[kind]:.2f}")
+            for kind in kinds
+        ]
+        rows.append((f"{pixels} px", *(cell for triple in cells for cell in triple)))
+    columns = ("within", *(word for kind in kinds for word in (kind, ONE_TO_ONE, "the paper's")))
     notes = [
-        "mean over image pairs; a point may be matched with the true places of the grid's points only",
+        "mean over image pairs; a point may be matched with the true places of the grid's points only, so this says "
+        f"little about finding places: position alone, no point used twice, has the column {ONE_TO_ONE}",
         f"weights: {result['weights']}",
     ]
     return Table(f"mean matching accuracy in %: {_title(result)}", columns, rows, notes)
@@ -147,15 +160,24 @@ def mma_table(result: Result) -> Table:
 def f1_table(result: Result) -> Table:
     """Precision, recall and F1 per class."""
     f1 = result["f1"]
-    rows = [(label, *map(percent, row.values())) for label, row in {**f1["classes"], MEAN: f1["mean"]}.items()]
+    floor = result["floor"][ONE_TO_ONE]["f1"]
+    guessed = {**floor["classes"], MEAN: floor["mean"]}
+    scored = {**f1["classes"], MEAN: f1["mean"]}
+    rows = [(label, *map(percent, row.values()), percent(guessed[label]["f1"])) for label, row in scored.items()]
     title = f"matches with a score of {f1['threshold']:g} or more, in %: {_title(result)}"
-    return Table(title, ("class", *F1_COLUMNS), rows, [f"weights: {result['weights']}"], sums_up=True)
+    notes = [f"weights: {result['weights']}", f"F1, {ONE_TO_ONE}: of points matched by position, none used twice"]
+    return Table(title, ("class", *F1_COLUMNS, f"F1, {ONE_TO_ONE}"), rows, notes, sums_up=True)
 
 
 def calibration_table(found: Result) -> Table:
     """What the calibrated threshold does."""
     rows = []
-    for words, key in (("without a threshold", "without"), (f"score {found['threshold']:g} or more", "with")):
+    ways = (
+        ("position alone, 1 to 1", "floor"),
+        ("no threshold", "without"),
+        (f"score {found['threshold']:g} or more", "with"),
+    )
+    for words, key in ways:
         for split, result in found[key].items():
             rows.append((f"{split}, {words}", *map(percent, result["mean"].values())))
     title = f"calibration of {found['weights']}, in %: protocol {found['protocol']}, {found['sampling']} points"

@@ -265,16 +265,18 @@ class Landmarks:
     def _any_way_round(self, photograph: Photograph, whole: Box) -> Located:
         """Both looks at the turning, and the side, that is best when the likeliest of them are seen close."""
         table = Turntable(self.sight.array(photograph), whole)
-        best: tuple[Turned, Photograph, Glance] | None = None
-        for _, turning, mirrored, rest in self._coarse(photograph, table, self.turnings)[:CLOSER]:
+        best: tuple[float, Turned, Photograph, Glance] | None = None
+        for coarse, turning, mirrored, rest in self._coarse(photograph, table, self.turnings)[:CLOSER]:
             view = table.turn(turning - rest, mirrored)
             upright = Photograph.of(view.image, photograph.name)
             box = self.found_box(upright, whole_box(self.sight.size(upright)))
             glance = self.first_look(upright, box, "close")
-            if best is None or glance.located.scores.mean() > best[2].located.scores.mean():
-                best = view, upright, glance
+            places = glance.decision.mean[: glance.model.landmarks]
+            likeness = coarse + float(strength_of(glance.model, glance.cells, places).mean())
+            if best is None or likeness > best[0]:  # either alone goes wrong more often
+                best = likeness, view, upright, glance
         assert best is not None
-        view, upright, glance = best
+        _, view, upright, glance = best
         found = self.second_look(upright, glance)
         order = self.flip if view.mirrored else np.arange(len(self.flip))
         points, spread = view.back(found.keypoints), found.spread * view.scale
