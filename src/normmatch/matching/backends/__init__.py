@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from normmatch.checks import shown
 from normmatch.weights import find_weights, read_config
 from normmatch.weights.graphs import find_graphs
 
@@ -46,14 +47,10 @@ def choose(weights: Any, device: Any, compile: bool, precision: Any) -> Literal[
     """The backend that "auto" stands for: torch where it is installed, and a GPU is there or onnx cannot do it."""
     if not all(map(importlib.util.find_spec, ("torch", "timm"))):
         return "onnx"
-    if (
-        not importlib.util.find_spec("onnxruntime")
-        or compile
-        or device not in ("auto", "cpu")
-        or precision in ("bfloat16", "float16")
-    ):
+    ours = isinstance(weights, str | Path) and shown(device) in ("'auto'", "'cpu'")
+    if not ours or compile or shown(precision) in ("'bfloat16'", "'float16'"):
         return "torch"
-    if not isinstance(weights, str | Path) or (device == "auto" and _gpu_is_there()):
+    if not importlib.util.find_spec("onnxruntime") or (device == "auto" and _gpu_is_there()):
         return "torch"
     file = find_weights(weights)
     return "onnx" if find_graphs(file, read_config(file)) else "torch"
