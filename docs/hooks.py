@@ -20,8 +20,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
-    "match", "locate", "label", "propagate", "convert", "check", "demo", "samples", "eval", "train small", "quickstart",
-    "ablate", "export", "data download", "data prepare", "data check", "bench model", "bench train", "bench data",
+    "match", "locate", "label", "propagate", "convert", "check", "compare", "forecast", "demo", "samples", "eval",
+    "train small", "quickstart", "ablate", "export", "data download", "data prepare", "data check", "bench model",
+    "bench train", "bench data", "bench peers",
 )  # fmt: skip
 WIDTH = 100  # of the commands' help, in letters
 LINK = re.compile(r"(\]\(|href=\")((?:\.\./)+)((?:src|recipes|tests)/[^)\"#]+|[\w-]+\.(?:md|toml|txt)|Makefile)")
