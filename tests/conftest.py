@@ -1,6 +1,13 @@
 """Fixtures that every test may use."""
 
 import os
+
+# Tests run in as many processes as there are cores: one thread each, or they would wait for each other, up to a
+# hundred times as long. Set before numpy is imported, and inherited by the processes.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# ruff: noqa: E402
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +19,7 @@ SHARED_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 
 
 def pytest_configure() -> None:
-    """Tests run in as many processes as there are cores: one thread each, or they would wait for each other."""
+    """One thread each here, too."""
     torch.set_num_threads(1)
 
 

@@ -245,3 +245,10 @@ def test_every_file_of_real_programs_is_in_the_table() -> None:
         file.relative_to(SHARED).as_posix() for file in SHARED.rglob("*") if file.is_file() and file.suffix != ".md"
     }
     assert files == set(REAL)
+
+
+@pytest.mark.parametrize("text", ["\n", "\n\nimage,name,x,y\n", ",\n"])
+def test_a_first_line_without_cells_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError):
+        annotations.read(tmp_path / "a.csv")

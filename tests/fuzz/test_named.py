@@ -19,7 +19,7 @@ from normmatch import Matcher, ModelConfig, NormMatch, NormMatchError, match_pai
 from normmatch.annotations import read
 from normmatch.annotations.names import swap_left_right
 from normmatch.config import AugmentConfig
-from normmatch.matching import pair_list
+from normmatch.matching import run_folder
 from normmatch.training import checkpoint
 from normmatch.training import run as training
 from tests.command_line import run
@@ -125,9 +125,9 @@ def test_results_that_no_run_wrote(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     for row in ("0.9", '"1_0"', "Infinity", "NaN", "true", "null", "-1", "9" * 5000, "[" * 100_000, "1e999"):
         file.write_text(f'{{"row": {row}}}\n')
-        assert "line 1 is no result of this run" in refused(lambda: pair_list._read_done(file, 20))
+        assert "line 1 is no result of this run" in refused(lambda: run_folder.read_done(file, 20))
     (tmp_path / "run.json").write_text("[" * 100_000)
-    refused(lambda: pair_list._check_run(tmp_path, {"weights": 1}))
+    refused(lambda: run_folder.check_run(tmp_path, {"weights": 1}))
     refused(lambda: training.read_json(tmp_path / "run.json"))
     refused(lambda: checkpoint.read_values(tmp_path / "run.json"))
 

@@ -124,7 +124,7 @@ def _of_text(path: Path, text: str) -> Read:
         return matrices.read_morphologika
     if path.suffix.lower() == ".txt" and re.fullmatch(r"[\d.eE+\s-]+", re.sub(r"#.*", "", text)):
         return yolo.read
-    cells = next(iter(tables.rows_of(text[:HEAD])), [])
+    cells = next(iter(tables.rows_of(text[:HEAD])), []) or [""]
     if cells[:1] == ["scorer"]:
         return deeplabcut.read
     if cells[0].lstrip("#") == "filename" and "region_shape_attributes" in cells:

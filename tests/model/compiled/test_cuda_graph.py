@@ -111,7 +111,7 @@ def test_a_step_is_recorded_after_plain_ones_and_overwrites_what_it_returned(
         return logs
 
     run = RecordedStep(step)
-    monkeypatch.setattr(FakeGraph, "replay", lambda _: step(run.batch))
+    monkeypatch.setattr(FakeGraph, "replay", lambda _: step(next(iter(run.recordings.values()))[0]))
     for i in range(WARM_UP + 3):
         found = run({"x": torch.full((2,), float(i))})
         if i == WARM_UP:
