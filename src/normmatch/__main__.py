@@ -1,6 +1,10 @@
 """`python -m normmatch` is the command `normmatch`."""
 
+import os
 import signal
+
+# numpy's matrices here are small, and its threads wait for those of the network: `locate` takes twice as long with them.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def main() -> None:
