@@ -3,7 +3,7 @@
 import os
 import signal
 
-# numpy's matrices here are small, and its threads wait for those of the network: `locate` takes twice as long with them.
+# numpy's matrices here are small, and its threads would wait for the network's: `locate` takes twice as long with them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
