@@ -39,7 +39,7 @@ PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "
          (ROOT / "docs" / "howto.md").read_text(encoding="utf-8")]  # fmt: skip
 # Words that tell the command lines apart. Each has a test below, which names the lines that it runs one by one.
 PARTS = ("make", "pip", "samples", "locate photos", "propagate", "export", "--json", "--pairs", "data/voc", "mine",
-         "quickstart", "beetles", "wings", "venv")  # fmt: skip
+         "quickstart", "beetles", "wings", "normmatch demo", "venv")  # fmt: skip
 
 
 def blocks(language: str) -> list[str]:
@@ -270,6 +270,13 @@ def test_locating_is_measured(empty_folder: Path, monkeypatch: pytest.MonkeyPatc
     ((what, config),) = asked
     assert what == ("wings.json",)
     assert (config.references, config.boxes, config.out) == ((1, 3, 5, 10), True, Path("measured"))
+
+
+def test_page(tiny: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (demo,) = commands("normmatch demo")
+    monkeypatch.setattr("normmatch.commands.demo.threading", nobody_presses_ctrl_c())
+    main([*demo, *tiny])
+    assert re.match(r"the page is at http://127.0.0.1:\d+/ until you press Ctrl\+C", capsys.readouterr().out)
 
 
 def nobody_presses_ctrl_c() -> SimpleNamespace:
