@@ -203,6 +203,7 @@ def test_proposing_shows_progress_can_be_stopped_and_leaves_a_person_s_points(
         page.click("#proposeMenu button")
         page.wait(lambda: page.shown("#stopJob"))
         page.click("#stopJob")
+        assert label.labelling.proposer._stopped.wait(10)  # it has reached the server
         label.machine.gate.set()
         page.wait(lambda: page.text("#toast").startswith("Stopped after"))
         assert page.text("#toast").endswith("What was proposed stays.")

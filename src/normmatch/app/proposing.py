@@ -61,12 +61,12 @@ class Proposer:
         """End the job at hand; what was found stays."""
         with self._wake:
             self._wanted = []
-        self._stop.set()
+            self._stop.set()
 
     def close(self) -> None:
-        self._closed.set()
-        self._stop.set()
         with self._wake:
+            self._closed.set()
+            self._stop.set()
             self._wake.notify()
         self._thread.join(10)
 
@@ -106,6 +106,8 @@ class Proposer:
             with self._wake:
                 self._wake.wait_for(lambda: self._wanted or self._closed.is_set())
                 asked = self._wanted.pop(0) if self._wanted else None
+                if asked is not None and not self._closed.is_set():
+                    self._stop.clear()  # whoever stops from here on means this job
             if asked is not None:
                 number += 1
                 self._do(self.album, asked, number)
@@ -113,7 +115,6 @@ class Proposer:
 
     def _do(self, album: "Album", asked: Json, number: int) -> None:
         """One job; whatever goes wrong ends it, not the thread."""
-        self._stop.clear()
         self.job = {"kind": asked["kind"], "done": 0, "total": 0}
         error, more = None, {}
         try:
