@@ -211,7 +211,7 @@ def test_first_landmarks(empty_folder: Path, capsys: pytest.CaptureFixture[str])
     (match,) = commands("--json")
     main(samples)
     main(locate)
-    assert "6 landmarks of 1 photographs are in located/located.json" in capsys.readouterr().out
+    assert "6 landmarks of 1 photograph are in located/located.json" in capsys.readouterr().out
     raccoon = get_sample("raccoon").points
     (found,) = [item for item in annotations.read(Path("located/located.json")) if "raccoon" in item.image]
     eyes = [
@@ -232,7 +232,7 @@ def test_the_core_works_without_torch(empty_folder: Path) -> None:
     asked = [line for part in ("samples", "locate photos", "--json") for line in commands(part)]
     done = run_without_torch(program, empty_folder, json.dumps(asked))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "6 landmarks of 1 photographs are in located/located.json" in done.stdout
+    assert "6 landmarks of 1 photograph are in located/located.json" in done.stdout
     assert Path("matches.png").is_file()
 
 

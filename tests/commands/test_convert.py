@@ -17,7 +17,7 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str], tmp_path: Path, monk
     Path("photographs").mkdir()
     Image.new("RGB", (20, 10)).save("photographs/a.png")
     code, out, err = run(capsys, "convert", "in.tps", "a.json", "--images", "photographs", "--names", "tip", "end")
-    assert (code, out, err) == (0, "3 landmarks of 1 photographs are in a.json\n", "")
+    assert (code, out, err) == (0, "3 landmarks of 1 photograph are in a.json\n", "")
     code, _, err = run(capsys, "convert", "a.json", "b.json", "--to", "labelstudio")
     assert code == 0
     assert err.splitlines() == [

@@ -72,6 +72,6 @@ def convert(
             write_text(target, tables.write_wide(found, columns(found, measure, deviation)))
     points, photographs = sum(len(item.names) for item in found), len({item.image for item in found})
     with words_apart(target if target == STDOUT else None):
-        print(f"{points:,} landmarks of {photographs:,} photographs are in {target}")
+        print(f"{points:,} landmarks of {photographs:,} photograph{'s' * (photographs != 1)} are in {target}")
         if methods:
             print(kept.sentence(settings) if settings else f"{source} does not say how its landmarks came about.")

@@ -64,7 +64,8 @@ def print_summary(summary: "Summary", out: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    words = f"{summary.landmarks:,} landmarks of {summary.located:,} photographs are in {summary.file}"
+    many = "s" * (summary.located != 1)
+    words = f"{summary.landmarks:,} landmarks of {summary.located:,} photograph{many} are in {summary.file}"
     print(f"{words}; {summary.sure:,} of {summary.landmarks * summary.located:,} are more likely right than not")
     if summary.unsure:
         table = Table(title="the photographs that most need a look")
